@@ -265,11 +265,17 @@ def test_the_commands_pass_a_record_round(finished: Peers, tmp_path: Path) -> No
     folders = {name: str(peer.folder.path) for name, peer in finished.peers.items()}
     first = runner.invoke(main, ["release", folders["south"], "-o", str(path)])
     assert first.exit_code == 0, first.output
-    assert "signed by south; 2 of 3 are needed" in first.output
+    assert "signed by south; 2 of 3 are needed: it does not hold yet" in first.output
     early = runner.invoke(main, ["verify", str(path), "--transcript", str(run_file(finished))])
     assert early.exit_code == 1
     then = runner.invoke(main, ["release", folders["west"], "--sign", str(path)])
-    assert "signed by south, west; 2 of 3 are needed" in then.output, then.output
+    assert "signed by south, west; 2 of 3 are needed: these are enough" in then.output, then.output
+    again = runner.invoke(main, ["release", folders["north"], "-o", str(path)])  # would lose two signatures
+    assert again.exit_code == 2
+    assert "may hold signatures of others" in again.output
+    late = runner.invoke(main, ["peer", "vote", folders["north"], "--abort"])
+    assert late.exit_code == 2
+    assert "the run is finished" in late.output
     done = runner.invoke(main, ["verify", str(path), "--transcript", str(run_file(finished))])
     assert done.exit_code == 0, done.output
     refused = runner.invoke(main, ["verify", str(path), "--countersign", "--invitation", "x.json"])

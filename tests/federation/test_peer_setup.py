@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import socket
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from privatile.cli import main
-from privatile.errors import InputError
+from privatile.errors import BrokerError, InputError
 from privatile.federation.peer.conduct import proposal_delay
+from privatile.federation.peer.running import PORT_IN_USE
 from privatile.federation.peer.votes import VoteBox, completed
 from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.history import Quarantine
+from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.cluster_configuration import MAKING, READING, cluster_accounts
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_enrolment
@@ -160,6 +164,27 @@ def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Pa
     ):
         done = call(*words)
         assert (done.exit_code, told in done.output, "coordinator" in done.output) == (2, True, False), done.output
+
+
+def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
+    assert "federation invite" not in (enrolled / "study" / "study.toml").read_text()
+    for command in (("status",), ("check",), ("invite",)):
+        done = call("federation", *command, enrolled / "study")
+        assert done.exit_code == 2
+        assert "privatile peer enroll" in done.output
+        assert "backup" not in done.output
+    assert "privatile peer enroll" in call("release", enrolled / "study").output
+
+
+@pytest.mark.network
+def test_a_peers_port_that_is_taken(enrolled: Path) -> None:
+    files = PeerFolder(enrolled / "north").broker_files
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = BrokerSettings("127.0.0.1", taken.getsockname()[1], ("localhost",))
+        with pytest.raises(BrokerError, match="enroll into a new folder"):
+            EmbeddedBroker(files, settings, PORT_IN_USE)._check_port()
+        with pytest.raises(BrokerError, match="federation renew --port"):
+            EmbeddedBroker(files, settings)._check_port()
 
 
 def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:

@@ -67,6 +67,11 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
 
     study = directory.study()
     if given is None:
+        if output.exists():
+            raise InputError(
+                f"{output} is there, and may hold signatures of others. Sign it with --sign "
+                f"{shlex.quote(str(output))}, or write another file with -o."
+            )
         record = release_of_peers(directory)
     else:
         record, output = read_record(given), given
@@ -80,7 +85,10 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
         record = sign_as_peer(record, directory)
     write_record(record, output)
     signed = list(record["signatures"]["peers"])
-    click.echo(f"{output}: signed by {', '.join(signed)}; {study.signing_quorum} of {len(study.clients)} are needed.")
+    enough = "these are enough, all is better" if len(signed) >= study.signing_quorum else "it does not hold yet"
+    enough = enough if len(signed) < len(study.clients) else "that is everybody"
+    needed = f"{study.signing_quorum} of {len(study.clients)} are needed"
+    click.echo(f"{output}: signed by {', '.join(signed)}; {needed}: {enough}.")
     statement = read_statement(record["signatures"]["clients"][directory.client]["statement"])
     for line in [] if statement is None else statement_lines(statement):
         click.echo(line)

@@ -51,6 +51,21 @@ def ledgers_agree(peers: list[Peer]) -> bool:
     )
 
 
+def test_a_log_that_has_not_begun_says_whose_checkpoint_it_lacks() -> None:
+    peers = make(4, 4, tolerate=1)
+    after(peers, 2)
+    assert not peers[0].replica.paused
+    log = renew(peers)
+    assert "begins when 3 have signed the same checkpoint; 0 have" in peers[0].replica.paused
+    for peer in peers[:2]:
+        log += say(peer)
+    for peer in peers[:2]:
+        peer.follow(log)
+        assert "2 have; none came from peer2, peer3: `privatile peer recover` there" in peer.replica.paused
+    run(peers, log, lambda: peers[0].replica.closed == 3)
+    assert not peers[0].replica.paused
+
+
 def test_a_new_log_goes_on_with_the_same_question_and_the_same_answers() -> None:
     peers = make(5, 4)
     log = after(peers, 2)

@@ -254,6 +254,8 @@ class Conduct:
             decision = completed(wish, replica.quarantined, replica.keys)
             if decision is None:
                 self._votes.done(wish)
+                why = "it is not in quarantine" if wish.action == "readmit" else "it has that key"
+                self._notes.event("vote", f"dropped: {wish.action} {wish.client}: {why}", wish.client)
                 continue
             vote = replica.vote(self._client, decision)
             self._voting[vote.pack(self._key)] = wish

@@ -54,6 +54,11 @@ BUSY = 0.1
 
 SECOND = 1_000_000_000
 
+RECOVER = (
+    "If it does not come back, every organization stops its peer, runs `privatile peer recover DIR` and starts it "
+    "again."
+)
+
 
 class LogLost(BrokerError):
     """The stream is gone, shorter than what was applied, or another one: people decide (`privatile peer recover`)."""
@@ -134,10 +139,7 @@ class LogPort:
         reply = await self._ask(f"STREAM.INFO.{self._stream}")
         if reply.get("error", {}).get("code") == 404:
             if position:
-                raise LogLost(
-                    "the log is gone: the servers have no stream of it. This peer signs nothing. If it does not come "
-                    "back, every organization runs: privatile peer recover DIR"
-                )
+                raise LogLost(f"the log is gone: the servers have no stream of it. This peer signs nothing. {RECOVER}")
             if not self._makes:
                 raise BrokerError("there is no log yet: an organization that runs a server makes it when it starts.")
             reply = await self._ask(f"STREAM.CREATE.{self._stream}", wanted)
@@ -147,13 +149,12 @@ class LogPort:
         if other:
             raise LogLost(
                 f"the log was made with other settings ({', '.join(other)}): a stream that may lose entries is no log. "
-                "Ask who has made it; then every organization runs: privatile peer recover DIR"
+                f"Ask who has made it. {RECOVER}"
             )
         if reply["state"]["last_seq"] < position:
             raise LogLost(
                 f"the log has {reply['state']['last_seq']:,} entries, and this peer has applied {position:,}: it was "
-                "lost, or an older copy was put back. This peer signs nothing. If the log does not come back, every "
-                "organization runs: privatile peer recover DIR"
+                f"lost, or an older copy was put back. This peer signs nothing. {RECOVER}"
             )
 
     def _settings(self) -> dict[str, Any]:
@@ -294,7 +295,7 @@ class LogPort:
             if self._broken == "another log":
                 raise LogLost(
                     "the log holds another entry where this peer has applied one: it was replaced. This peer signs "
-                    "nothing. Compare with the others; then every organization runs: privatile peer recover DIR"
+                    f"nothing. Compare with the others. {RECOVER}"
                 )
             now = loop.time()
             if self._broken or now - self._heard > (SILENCE if self._lives else FIRST_SIGN * 2.0**self._mute):

@@ -164,9 +164,10 @@ class PeerNotes:
             self._pending.write_awaited(replica.closed + 1, opened, replica.missing)
         paused = replica.paused
         if paused and paused != self._paused:
-            self.event("paused", f"{paused}. The run continues by itself when the missing answers come.")
+            missing = "entries" if replica.recovering else "answers"
+            self.event("paused", f"{paused}. The run continues by itself when the missing {missing} come.")
         elif self._paused and not paused:
-            self.event("resumed", f"round {replica.closed} is closed")
+            self.event("resumed", f"{replica.closed:,} rounds are closed")
         self._paused = paused
         self.metrics.set("paused", bool(paused))
 

@@ -26,6 +26,14 @@ from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_enrolment
 from privatile.federation.site.folder import Site
 from privatile.federation.wire.keys import PublicKeys, same_fingerprint
+from privatile.server.alarms import is_aborted, is_finished
+from privatile.server.run_file import RunStore
+
+PORT_IN_USE = (
+    "Stop that program, or go on with the others' servers: --broker URL. The port is part of the roster: for another "
+    "one enroll into a new folder (the keys in --site stay), before the run has begun, and let all admit the new file."
+)
+"""What the operator of a peer can do about a port that is taken."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ def start_server(folder: PeerFolder, keys: Mapping[str, PublicKeys], say: Say) -
         say("certificate issued again: it would have ended within a month")
     before = files.configuration.read_bytes() if files.configuration.exists() else b""
     folder.write_configuration(Roster(keys, ()))
-    broker = EmbeddedBroker(files, settings)
+    broker = EmbeddedBroker(files, settings, PORT_IN_USE)
     broker.start(unchanged=before == files.configuration.read_bytes())
     how = "adopted" if broker.adopted else "started"
     say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
@@ -147,10 +155,19 @@ def catch_up(folder: PeerFolder, other: Path) -> int:
             peer_log.close()
 
 
+def _check_goes_on(folder: PeerFolder) -> None:
+    if folder.store_file.exists():
+        with RunStore.open(folder.store_file, read_only=True) as store:
+            over = "finished" if is_finished(store) else "aborted" if is_aborted(store) else ""
+        if over:
+            raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
+
+
 def vote(
     folder: PeerFolder, *, readmit: str | None = None, key: Path | None = None, fingerprint: str | None = None
 ) -> str:
     """Put a vote into the box of this peer: to readmit a peer, to take a new key, else to abort."""
+    _check_goes_on(folder)
     clients = folder.study().clients
     if readmit is not None:
         if readmit not in clients:
@@ -161,9 +178,10 @@ def vote(
         if enrolment.study != folder.study().digest or enrolment.client not in clients:
             raise InputError(f"{key}: this enrolment is for another study, or another version of this one.")
         if not same_fingerprint(fingerprint or "", enrolment.keys.fingerprint):
+            given = f"; {fingerprint!r} was given: there is no vote" if fingerprint else ""
             raise InputError(
-                f"{enrolment.client}'s new key has the fingerprint {enrolment.keys.fingerprint}. Have its owner read "
-                "it out to you, and give what you heard with --fingerprint."
+                f"{enrolment.client}'s new key has the fingerprint {enrolment.keys.fingerprint}{given}. Have its owner "
+                "read it out to you, and give what you heard with --fingerprint."
             )
         decision = Decision("key", enrolment.client, keys=enrolment.keys)
     else:

@@ -65,6 +65,19 @@ class Recovery:
             self.target = Target(entry.round, entry.chain, entry.ended, signed, asks)
         return self.target
 
+    def waits_for(self, clients: Sequence[str]) -> str:
+        """In words, why the log has not begun here."""
+        if self.target is not None:
+            return (
+                f"log {self.epoch} begins after round {self.target.round:,}, which this peer does not have: the others "
+                "relay it, or take it over with `privatile peer catch-up`"
+            )
+        came = {sender for found in self._checkpoints.values() for sender in found}
+        most = max((len(found) for found in self._checkpoints.values()), default=0)
+        away = ", ".join(name for name in clients if name not in came)
+        lacking = f"; none came from {away}: `privatile peer recover` there, then `privatile peer run`" if away else ""
+        return f"log {self.epoch} begins when {self.quorum} have signed the same checkpoint; {most} have{lacking}"
+
     def relay(self, sender: str, closed: ClosedRound, clients: Sequence[str]) -> None:
         """Keep a round that somebody has relayed."""
         if len(closed.answers) == len(clients) and len(self._relays) < MOST_RELAYS:

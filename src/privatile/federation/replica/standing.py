@@ -168,7 +168,9 @@ class Standing:
 
     @property
     def paused(self) -> str:
-        """Why the open round cannot be closed though its time is over; empty while it only waits."""
+        """Why the run does not go on: a round whose time is over, or a log that has not begun; empty where it does."""
+        if self._recovery is not None:
+            return self._recovery.waits_for(list(self.study.clients))
         if self.quarantined:
             names = ", ".join(sorted(self.quarantined))
             return f"quarantined: {names}. A quorum decides: `privatile peer vote --readmit`, or `--abort`"

@@ -5,11 +5,15 @@ from pathlib import Path
 from privatile.errors import InputError
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.peer_folder import PEER_FILE, PeerFolder
+from privatile.federation.setup.peer_roster import check_coordinated
 
 
 def open_folder(path: Path) -> Directory:
-    """A federation's folder as it is: a `PeerFolder` where the folder is one peer's."""
-    return PeerFolder(path) if (path / PEER_FILE).is_file() else Directory(path)
+    """A federation's folder as it is: a `PeerFolder` where it is one peer's; the study that all peers were sent is refused."""
+    if (path / PEER_FILE).is_file():
+        return PeerFolder(path)
+    check_coordinated(path)
+    return Directory(path)
 
 
 def open_organizer(path: Path) -> Directory:
@@ -19,6 +23,7 @@ def open_organizer(path: Path) -> Directory:
             f"{path} is the folder of one organization in a federation without a coordinator: nobody decides alone "
             "there. See `privatile peer --help`."
         )
+    check_coordinated(path)
     return Directory(path)
 
 

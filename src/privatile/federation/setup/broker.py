@@ -19,11 +19,18 @@ START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 """How long to wait until the server listens, and until it has ended."""
 
+PORT_IN_USE = (
+    "Stop that program, choose another port with `privatile federation renew --port`, or use a running broker: "
+    "--broker URL."
+)
+
 
 class EmbeddedBroker:
     """One nats-server process with our configuration: start it (or adopt a running one), stop it."""
 
-    def __init__(self, files: BrokerFiles, settings: BrokerSettings) -> None:
+    def __init__(self, files: BrokerFiles, settings: BrokerSettings, port_in_use: str = PORT_IN_USE) -> None:
+        """`port_in_use` says what people can do about a port that is taken."""
+        self._port_in_use = port_in_use
         self.files = files
         self.settings = settings
         self.binary, self.version, self.passed_over = find_binary()
@@ -69,8 +76,7 @@ class EmbeddedBroker:
             reason = str(error.strerror).partition(" (while")[0]  # Python adds the address that is named here anyway
             raise BrokerError(
                 f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {reason}. "
-                "Another program uses the port, or the address is not this machine's. Stop that program, choose "
-                "another port with `privatile federation renew --port`, or use a running broker: --broker URL."
+                f"Another program uses the port, or the address is not this machine's. {self._port_in_use}"
             ) from None
 
     def _wait(self) -> None:

@@ -256,7 +256,9 @@ def study_toml(study: "FederationStudy") -> str:
     """The study as a commented TOML file; `load_study` reads back an equal study."""
     lines = [
         "# What is asked, of whom, at what privacy budget. Both sides sign for the hash of this content:",
-        "# after an edit run `privatile federation invite` and send the new invitations; no edit once a run has begun.",
+        "# after an edit run `privatile federation invite` and send the new invitations; no edit once a run has begun."
+        if study.tolerate is None
+        else "# no edit; for another study run `privatile federation init` again.",
         "",
     ]
     for name, value in study.to_dict().items():
