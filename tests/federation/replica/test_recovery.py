@@ -456,3 +456,17 @@ def test_evidence_is_in_the_file_with_what_it_proves(tmp_path: Path) -> None:
     assert {row[2] for row in rows[1:]} == {first[1], second[1]}
     assert made.journal.quarantined() == {"peer4": TWO_ANSWERS}
     made.close()
+
+
+def test_votes_to_close_another_round_do_not_fill_the_journal() -> None:
+    peers = [StoredPeer(make_study(4, 4, 1), f"peer{k}") for k in range(4)]
+    log = after(peers, 1)
+    log.append(("peer0", peers[0].replica.proposal("peer0").pack(peers[0].key)))
+    liar = peers[3]
+    liar.follow(log)
+    vote = liar.replica.close_vote("peer3")
+    for number in range(50):
+        log.append(("peer3", msgspec.structs.replace(vote, chain=f"{number:064}").pack(liar.key)))
+    peers[0].follow(log)
+    peers[0].save()
+    assert peers[0].store.query("SELECT client, count(*) FROM events WHERE kind = 'other history'") == [("peer3", 1)]

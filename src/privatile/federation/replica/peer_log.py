@@ -327,15 +327,14 @@ def _happened(happening: Happening) -> list[Statement]:
     if kind not in JOURNALED:
         return []
     event = (time.time(), kind, client, number, text)
-    found: list[Statement] = [("INSERT INTO events VALUES (?, ?, ?, ?, ?)", event)]
-    if payloads:  # whoever has recorded an entry may send it again, without end
-        found = [
-            (
-                "INSERT INTO events SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM events WHERE kind = ?"
-                " AND client IS ? AND round = ?)",
-                (*event, kind, client, number),
-            )
-        ]
+    # Whoever has recorded an entry may send it again, and a liar may write ever new ones: once in a round is enough.
+    found: list[Statement] = [
+        (
+            "INSERT INTO events SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM events WHERE kind = ?"
+            " AND client IS ? AND round = ? AND (? OR text = ?))",
+            (*event, kind, client, number, bool(payloads), text),
+        )
+    ]
     for payload in payloads:
         row = (number, client or "", kind, payload)
         found.append(
