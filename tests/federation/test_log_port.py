@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def test_entries_are_read_in_one_order_from_any_place_on(tmp_path: Path) -> None
             assert log == await read(two, 10)
             assert [position for position, _, _ in log] == list(range(1, 11))
             assert {(sender, payload[:1]) for _, sender, payload in log} == {("site0", b"a"), ("site1", b"b")}
-            assert not one._unseen
+            assert not one._outbox.due(math.inf)
             again = port(peers, second, "site1")
             position, _, payload = log[6]
             await again.open(position, payload_digest(payload))
@@ -90,7 +91,7 @@ def test_what_was_not_seen_is_published_again(tmp_path: Path) -> None:
             await log.open()
             sent = log._send
 
-            async def lose(payload: bytes, reply: str = "") -> None:
+            async def lose(payload: bytes) -> None:
                 log.published += 1
 
             log._send = lose  # type: ignore[method-assign]  # the broker never gets it
@@ -99,7 +100,7 @@ def test_what_was_not_seen_is_published_again(tmp_path: Path) -> None:
             assert await log.entries(asyncio.get_running_loop().time() + 0.1) == ()
             log._send = sent  # type: ignore[method-assign]
             assert await read(log, 1) == [(1, "site0", b"entry")]
-            assert not log._unseen
+            assert not log._outbox.due(math.inf)
 
     asyncio.run(play())
 

@@ -17,6 +17,7 @@ from privatile.federation.peer.running import catch_up, recover, vote
 from privatile.federation.peer.service import PeerService
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.run.status import read_status
+from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.peer_roster import write_peer_invitation
 from privatile.server.run_file import RunStore
 from tests.federation.peers_kit import Peers, leaderless
@@ -24,8 +25,8 @@ from tests.federation.peers_kit import Peers, leaderless
 pytestmark = [pytest.mark.network, pytest.mark.process]
 
 
-def test_a_run_survives_the_kill_of_a_server_and_of_a_peer(tmp_path: Path) -> None:
-    peers = Peers(tmp_path, leaderless(3, rounds=60, length=4, deadline=60.0))
+def test_a_run_survives_kills_and_waits_for_a_majority_of_the_servers(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless(3, rounds=200, length=2, deadline=60.0))
     peers.write_data()
     first, second, third = peers.study.clients
 
@@ -41,9 +42,12 @@ def test_a_run_survives_the_kill_of_a_server_and_of_a_peer(tmp_path: Path) -> No
             pid = servers[first].process_id
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            peers.start(third)
+            others = [word for one in servers.values() for word in ("--broker", one.settings.url)]
+            peers.start(third, *others)
             await asyncio.sleep(0.5)
             await asyncio.to_thread(servers[first].start)
+            await reach(services, 15)
+            await lose_the_majority(services, servers)
             ends = await asyncio.wait_for(asyncio.gather(*tasks), 120)
             assert ends == ["finished", "finished"]
             assert await asyncio.to_thread(peers.processes[third].wait, 60) == 0
@@ -52,10 +56,44 @@ def test_a_run_survives_the_kill_of_a_server_and_of_a_peer(tmp_path: Path) -> No
         asyncio.run(play())
         for log in peers.logs.values():
             log.close()
-        assert peers.rounds(third) == 60
-        assert peers.check() == 180
+        assert peers.rounds(third) == 200
+        assert peers.check() == 600
     finally:
         peers.stop()
+
+
+async def lose_the_majority(services: list[PeerService], servers: dict[str, EmbeddedBroker]) -> None:
+    """With one of three servers dead the run goes on; with two nothing closes, until they are back."""
+
+    async def kill(name: str) -> int:
+        pid = servers[name].process_id
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.3)  # what was in the log before is read
+        return max(one.replica.closed for one in services)
+
+    followers = [name for name in servers if name != await leader(services)]
+    # Their loss costs no election: only the majority is missed.
+    await reach(services, await kill(followers[0]) + 3)
+    before = await kill(followers[1])
+    assert before < services[0].replica.study.rounds
+    await asyncio.sleep(2.0)
+    assert max(one.replica.closed for one in services) == before
+    for name in followers:
+        await asyncio.to_thread(servers[name].start)
+    await reach(services, before + 3)
+
+
+async def leader(services: list[PeerService]) -> str:
+    """Whose server leads the log."""
+    async with asyncio.timeout(60):
+        while True:
+            for port in [one._port for one in services if one._port is not None]:
+                found = await port._ask(f"STREAM.INFO.{port._stream}")
+                cluster = found.get("cluster", {})
+                if cluster.get("leader") and all(one["current"] for one in cluster.get("replicas", [])):
+                    return str(cluster["leader"]).rpartition("_")[2]
+            await asyncio.sleep(0.1)
 
 
 async def reach(services: list[PeerService], rounds: int) -> None:

@@ -9,13 +9,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
 
 from privatile.errors import BrokerError
 from privatile.federation.monitoring import facts
+from privatile.federation.peer.outbox import LATE, Outbox
 from privatile.federation.replica.chain import payload_digest
 from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.replica.peer_log import LogEntry
@@ -28,26 +28,20 @@ log = logging.getLogger("privatile.federation.peer")
 BATCH = 1000
 """Entries that one request asks for."""
 
-EXPIRES, HEARTBEAT = 30.0, 0.5
+EXPIRES, HEARTBEAT = 30.0, 0.25
 """Seconds that a request waits for entries, and between signs of life while there are none."""
 
-FIRST_SIGN, SILENCE = 0.7, 2.0
-"""Seconds without a sign of life after which a consumer is made again: one that is new, doubling with every attempt
-(its first request was lost), and one that has lived (its server is gone)."""
+FIRST_SIGN, SILENCE, LONGEST_SILENCE = 0.8, 0.8, 10.0
+"""Seconds without a sign of life after which a consumer is made again: one that is new, doubling with every attempt,
+and one that has lived (its server is gone). Where entries usually take long on the way the second is longer, up to the
+third."""
 
 MOST_MUTE = 2
 """Consumers without a sign of life after which the connection is given up."""
 
-RETRY, LATE = 0.3, 5.0
-"""Seconds until an entry that was not seen is published again, and how many times the usual delay it must be late: on a
-slow network or machine it is given more time. A second copy does no harm, but costs everybody a message."""
-
-REQUEST, LONGEST_REQUEST, PATIENCE = 0.3, 2.0, 15.0
-"""Seconds until a request is made again, doubling up to the second number, and until the servers are said not to reply:
-a request is lost where a leader has just changed, and an election after the loss of a server takes 4 to 10."""
-
-LONGEST_DELAY = 1.0
-"""Seconds: what took longer was no delay of the network, but a server that was lost."""
+REQUEST, SLOWER, LONGEST_REQUEST, PATIENCE = 0.2, 1.5, 1.0, 15.0
+"""Seconds until a request is made again, by which factor that grows and how far, and until the servers are said not to
+reply: a request is lost where a leader has just changed, and an election after the loss of a server takes 4 to 10."""
 
 BUSY = 0.1
 """Seconds until a request is made again for which the servers had no leader."""
@@ -62,13 +56,6 @@ RECOVER = (
 
 class LogLost(BrokerError):
     """The stream is gone, shorter than what was applied, or another one: people decide (`privatile peer recover`)."""
-
-
-@dataclass
-class _Unseen:
-    since: float
-    at: float
-    """When to publish it again."""
 
 
 class LogPort:
@@ -90,7 +77,8 @@ class LogPort:
         self._all = log_subject(identity, epoch, "*")
         self._replicas, self._makes = replicas, makes
         self._inbox = f"{subjects.inbox_prefix(peer)}.log"
-        self._unseen: dict[bytes, _Unseen] = {}
+        self._receipts = f"{subjects.inbox_prefix(peer)}.receipt"
+        self._outbox = Outbox()
         self._arrived: list[LogEntry] = []
         self._wake = asyncio.Event()
         self._consumer = ""
@@ -104,10 +92,8 @@ class LogPort:
         self.behind = 0
         """Entries in the log after the last one that has arrived: what is decided before they are read may be late."""
         self._requested = 0
-        self._heard = 0.0
+        self._heard = self._looked = self._requested_at = 0.0
         self._broken = ""
-        self._delay = 0.0
-        """How long an entry takes until it is read back, in the mean."""
         self.published = self.published_bytes = 0
 
     @property
@@ -117,8 +103,8 @@ class LogPort:
 
     @property
     def delay(self) -> float:
-        """How long an entry takes until it is read back, in the mean so far."""
-        return self._delay
+        """How long an entry usually takes until it is read back."""
+        return self._outbox.delay
 
     # -- opening ---------------------------------------------------------------------------------------------------
 
@@ -128,7 +114,7 @@ class LogPort:
         Raises `LogLost` where the log does not hold that entry there: it is shorter, gone or another one.
         """
         await self._nc.subscribe(f"{self._inbox}.*", cb=self._on_message)
-        await self._nc.subscribe(f"{subjects.inbox_prefix(self._peer)}.refused", cb=self._on_refusal)
+        await self._nc.subscribe(f"{self._receipts}.*", cb=self._on_receipt)
         await self._check_stream(position)
         self._next, self._expected = (position, last) if position else (1, None)
         await self._consume()
@@ -191,11 +177,12 @@ class LogPort:
         if "error" in reply:
             raise BrokerError(f"the servers do not let the log be read: {reply['error'].get('description')}.")
         self._consumer, self._delivered, self._broken, self._lives = str(reply["name"]), 0, "", False
+        self._heard = self._looked = asyncio.get_running_loop().time()
         self.behind = int(reply["num_pending"])
         await self._request_entries()
 
     async def _request_entries(self) -> None:
-        self._requested, self._heard = BATCH, asyncio.get_running_loop().time()
+        self._requested, self._requested_at = BATCH, asyncio.get_running_loop().time()
         wanted = {"batch": BATCH, "expires": int(EXPIRES * SECOND), "idle_heartbeat": int(HEARTBEAT * SECOND)}
         # The consumer's name is part of the reply's subject: what an older one still sends is told apart.
         await self._nc.publish(
@@ -205,35 +192,32 @@ class LogPort:
         )
 
     async def _ask(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        until, wait = asyncio.get_running_loop().time() + PATIENCE, REQUEST
-        while not self.lost.is_set() and asyncio.get_running_loop().time() < until:
-            try:
-                found = await self._request(log_request(verb), json.dumps(body or {}).encode(), wait)
-            except (TimeoutError, nats.errors.TimeoutError):
-                wait = min(2.0 * wait, LONGEST_REQUEST)
-                continue
-            except nats.errors.NoRespondersError:
-                found = {"error": {"code": 503, "description": "no server replies"}}
-            except (nats.errors.Error, ValueError) as error:
-                raise BrokerError(f"the servers did not reply ({type(error).__name__}).") from None
-            if found.get("error", {}).get("code") != 503:
-                return found
-            await asyncio.sleep(BUSY)
-        raise BrokerError("the servers did not reply: is a majority of them up, and do they reach each other?")
+        """The reply to a request, which is made again and again until there is one: the first that comes counts.
 
-    async def _request(self, subject: str, body: bytes, wait: float) -> dict[str, Any]:
-        """One request; it ends with the connection, too: a server that is being stopped takes requests to the last."""
-        asked = asyncio.ensure_future(self._nc.request(subject, body, timeout=wait))
-        lost = asyncio.ensure_future(self.lost.wait())
+        It ends with the connection, too: a server that is being stopped takes requests to the last.
+        """
+        loop = asyncio.get_running_loop()
+        until, wait = loop.time() + PATIENCE, REQUEST
+        lost: asyncio.Future[Any] = asyncio.ensure_future(self.lost.wait())
+        asked: set[asyncio.Future[Any]] = set()
         try:
-            await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                raise TimeoutError
-            found: dict[str, Any] = json.loads(asked.result().data)
-            return found
+            while not self.lost.is_set() and loop.time() < until:
+                payload = json.dumps(body or {}).encode()
+                asked.add(asyncio.ensure_future(self._nc.request(log_request(verb), payload, timeout=PATIENCE)))
+                await asyncio.wait({*asked, lost}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                done = {one for one in asked if one.done()}
+                for found in map(_reply, done):
+                    if found.get("error", {}).get("code") != 503:
+                        return found
+                if done:
+                    asked -= done
+                    await asyncio.sleep(BUSY)
+                else:
+                    wait = min(SLOWER * wait, LONGEST_REQUEST)
         finally:
-            lost.cancel()
-            asked.cancel()
+            for one in (lost, *asked):
+                one.cancel()
+        raise BrokerError("the servers did not reply: is a majority of them up, and do they reach each other?")
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -298,30 +282,39 @@ class LogPort:
                     f"nothing. Compare with the others. {RECOVER}"
                 )
             now = loop.time()
-            if self._broken or now - self._heard > (SILENCE if self._lives else FIRST_SIGN * 2.0**self._mute):
+            # Time in which this process was busy elsewhere is no silence.
+            self._heard = min(now, self._heard + max(now - self._looked - HEARTBEAT, 0.0))
+            self._looked = now
+            if self._broken or now - self._heard > self._silence:
                 self._mute += not self._broken
                 if self._mute > MOST_MUTE:
                     # A server that was told new accounts may have forgotten this connection's: a new one helps.
                     raise BrokerError("the server gives no sign of life of the log.")
                 log.info("reading again", extra=facts(reason=self._broken or "no sign of life"))
                 await self._read_again()
-            elif self._requested <= BATCH // 2:
-                await self._request_entries()
+            elif self._requested <= BATCH // 2 or (not self._lives and now - self._requested_at >= REQUEST):
+                await self._request_entries()  # the first one may be lost where the consumer has just been made
             await self._publish_again(now)
             if now >= until or self._just_verified:
                 self._just_verified = False
                 return ()
             self._wake.clear()
-            pause = min(until - now, HEARTBEAT, *(one.at - now for one in self._unseen.values()))
+            pause = min(until - now, HEARTBEAT, self._outbox.next_at(until) - now)
             timer = loop.call_later(max(pause, 0.001), self._wake.set)
             await self._wake.wait()
             timer.cancel()
         found, self._arrived = self._arrived, []
         for entry in found:
-            unseen = self._unseen.pop(entry.payload, None) if entry.sender == self._peer else None
-            if unseen is not None:
-                self._delay += (min(loop.time() - unseen.since, LONGEST_DELAY) - self._delay) / 8
+            if entry.sender == self._peer:
+                self._outbox.seen(entry.payload, loop.time())
         return found
+
+    @property
+    def _silence(self) -> float:
+        """Seconds without a sign of life that are not waited for longer."""
+        if not self._lives:
+            return FIRST_SIGN * 2.0**self._mute
+        return min(max(SILENCE, LATE * self.delay), LONGEST_SILENCE)
 
     def interrupt(self) -> None:
         """Let `entries` look again at once."""
@@ -337,34 +330,44 @@ class LogPort:
 
     async def publish(self, payload: bytes) -> None:
         """Publish an entry, again and again until it is read in the log."""
-        if payload in self._unseen:
-            return
-        now = asyncio.get_running_loop().time()
-        self._unseen[payload] = _Unseen(now, now + self._retry)
-        await self._send(payload)
-
-    @property
-    def _retry(self) -> float:
-        return max(RETRY, LATE * self._delay)
+        if payload not in self._outbox:
+            self._outbox.add(payload, asyncio.get_running_loop().time())
+            await self._send(payload)
 
     async def _publish_again(self, now: float) -> None:
-        for payload, unseen in list(self._unseen.items()):
-            if now >= unseen.at:
-                unseen.at = now + self._retry
-                await self._send(payload, reply=f"{subjects.inbox_prefix(self._peer)}.refused")
+        for payload in self._outbox.due(now):
+            await self._send(payload)
 
-    async def _send(self, payload: bytes, reply: str = "") -> None:
+    async def _send(self, payload: bytes) -> None:
         self.published += 1
         self.published_bytes += len(payload)
         try:
-            await self._nc.publish(self._own, payload, reply=reply)
+            await self._nc.publish(self._own, payload, reply=f"{self._receipts}.{payload_digest(payload)}")
         except nats.errors.Error as error:
             raise BrokerError(f"an entry could not be published ({type(error).__name__}).") from None
 
-    async def _on_refusal(self, message: Msg) -> None:
+    async def _on_receipt(self, message: Msg) -> None:
+        digest, now = message.subject.rpartition(".")[2], asyncio.get_running_loop().time()
+        if message.headers and message.headers.get("Status") == "503":
+            self._outbox.refused(digest, now)
+            self._wake.set()
+            return
         try:
             refusal = json.loads(message.data or b"{}").get("error")
-        except ValueError:
+        except (ValueError, AttributeError):
             return
         if refusal:
             log.warning("the log takes no entry", extra=facts(reason=str(refusal.get("description", ""))[:200]))
+        else:
+            self._outbox.stored(digest, now)
+
+
+def _reply(asked: asyncio.Future[Any]) -> dict[str, Any]:
+    """The reply to a request; an error 503 where nobody has replied."""
+    try:
+        found: dict[str, Any] = json.loads(asked.result().data)
+        return found
+    except (TimeoutError, nats.errors.TimeoutError, nats.errors.NoRespondersError):
+        return {"error": {"code": 503, "description": "no server replies"}}
+    except (nats.errors.Error, ValueError) as error:
+        raise BrokerError(f"the servers did not reply ({type(error).__name__}).") from None

@@ -129,10 +129,10 @@ class PeerService:
         if self.peer_log.journal.stopped():
             self._notes.event("started", "this peer continues the run")
         guard = asyncio.create_task(self._guard_server())
-        place = failures = 0
+        loop, place, failures = asyncio.get_running_loop(), 0, 0
         try:
             while not self._over:
-                failures += 1
+                failures, began = failures + 1, loop.time()
                 try:
                     await self._connect(self.urls[place % len(self.urls)])
                     failures = 0
@@ -144,14 +144,15 @@ class PeerService:
                     place = failures = 0
                 elif not self._reached or failures >= MOST_FAILURES:
                     place, failures = place + 1, 0
-                # Every server is tried once before this peer waits.
+                # Every server is tried once before this peer waits, and at once after a connection that has worked.
                 waits = self._reached or place % len(self.urls) == 0
+                worked = self._was_connected and loop.time() - began > TICK
                 self._keep()
-                self._leave_when_finished(asyncio.get_running_loop().time())
+                self._leave_when_finished(loop.time())
                 if not self._over and waits:
                     self.metrics.add("reconnects")
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._stop.wait(), self.backoff.next())
+                        await asyncio.wait_for(self._stop.wait(), 0.0 if worked else self.backoff.next())
             if self._end is not None:
                 self._release()
         finally:
