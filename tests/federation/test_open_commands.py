@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from privatile.federation.run.status import read_status
 from privatile.federation.setup.directory import Directory, add_client
 from privatile.federation.study.arrivals import Arrivals
 from privatile.federation.study.study import FederationStudy, load_study, study_toml
-from privatile.server.alarms import read_alarms
+from privatile.server.alarms import GONE, read_alarms
 from tests.federation.kit import Federation, make_study
 from tests.federation.open_kit import DAY, OpenFederation, make_open_study
 
@@ -106,6 +107,24 @@ def test_close_is_for_open_studies(tmp_path: Path) -> None:
     assert "is not continued without a client" in f"{result.output} {result.exception}"
 
 
+def test_close_is_heard_while_a_round_waits_for_answers_under_way(tmp_path: Path) -> None:
+    federation = OpenFederation(tmp_path, make_open_study())
+    rule = federation.rounds._rule  # type: ignore[attr-defined]
+    federation.rounds._rule = replace(rule, seconds=1e-9, grace=DAY)  # type: ignore[attr-defined]
+    federation.start("north")
+    federation.arrive("north", {f"n{k}": 50.0 for k in range(45)})
+    asked = federation.open_round()
+    payload = federation.answer("north", asked)
+    assert payload is not None
+    assert federation.intake.offer("north", payload).outcome == "counted"
+    assert not federation.rounds.closing(federation.intake, late=True).allowed  # south may be answering
+    federation.rounds.end()
+    assert not federation.rounds.closing(federation.intake, late=True).allowed
+    federation.close_round()
+    assert federation.open_round() == b""
+    assert "by command" in federation.rounds.finish()
+
+
 def test_nobody_came_is_no_alarm_and_a_site_that_is_gone_is_one(tmp_path: Path) -> None:
     federation = OpenFederation(tmp_path, make_open_study())
     for name in federation.study.clients:
@@ -118,7 +137,9 @@ def test_nobody_came_is_no_alarm_and_a_site_that_is_gone_is_one(tmp_path: Path) 
     journal.hear({"north": now, "south": now})
     assert read_alarms(store, {}, now=now) == []
     assert read_status(federation.directory).silent == {}
-    journal.hear({"south": now - 2 * DAY})
+    journal.hear({"south": now - 40.0})  # whatever the deadline: the site gives a sign of life every 15 seconds
+    assert read_alarms(store, {}, now=now) == []
+    journal.hear({"south": now - 2 * GONE})
     (alarm,) = read_alarms(store, {}, now=now)
     assert (alarm.kind, alarm.client) == ("silent", "south")
     assert "south is not there" in alarm.text

@@ -10,7 +10,7 @@ One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run
     no broker     the coordinator, or a peer, has no connection with the broker
     stopped       no process continues the run
     silent        a client has missed the last round, or has not answered for as long as the study's deadline; in an
-                  open study, where perhaps nobody came: it was not heard for so long
+                  open study, where perhaps nobody came: it has given no sign of life for a minute
     waiting       a client was never heard of, and a round waits for it
 
 A run that is over has none of them.
@@ -37,6 +37,9 @@ OVER = ("finished", "aborted")
 
 QUIET = 30.0
 """Seconds without a round after which a run whose process cannot be known has no news."""
+
+GONE = 60.0
+"""Seconds without a sign of life after which a client of an open study is missed: it gives one in 15, people or not."""
 
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
@@ -226,7 +229,7 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
     open_ended = store.spec.design == "open"
     for number, since, deadline, clients in _awaited(store):
         for client in clients:
-            late = now - (heard.get(client, since) if open_ended else since) >= deadline
+            late = now - heard.get(client, since) >= GONE if open_ended else now - since >= deadline
             if client not in heard:
                 text = (
                     f"{client} has not been heard yet: start `privatile join` (without a coordinator `privatile peer "

@@ -95,7 +95,9 @@ class OpenRounds(Rounds):
         if pause := quarantine_pause(intake):
             return Closing(False, pause)
         came = sum(map(sum, intake.lengths()))
-        state = self._round(came) if self._draining is None else replace(self._draining, came=came)
+        state = self._round(came)
+        if self._draining is not None:  # the command to end may have come since
+            state = replace(self._draining, came=came, ending=self._ending)
         found = advance(self._rule, state, time.time(), awaited=len(intake.missing))
         self._draining = found if found.phase is Phase.DRAINING else None
         self._ending = found.ending

@@ -9,7 +9,7 @@ from privatile.federation.setup.peer_roster import check_coordinated
 
 
 def open_folder(path: Path) -> Directory:
-    """A federation's folder as it is: a `PeerFolder` where it is one peer's; the study that all peers were sent is refused."""
+    """A federation's folder as it is: a `PeerFolder` where it is one peer's; a study for all peers is refused."""
     if (path / PEER_FILE).is_file():
         return PeerFolder(path)
     check_coordinated(path)
