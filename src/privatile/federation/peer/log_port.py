@@ -8,6 +8,7 @@ have committed, so nothing is read except through a consumer of the stream.
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ third."""
 MOST_MUTE = 2
 """Consumers without a sign of life after which the connection is given up."""
 
-REQUEST, SLOWER, LONGEST_REQUEST, PATIENCE = 0.2, 1.5, 1.0, 15.0
+REQUEST, SLOWER, LONGEST_REQUEST, PATIENCE = 0.2, 1.5, 0.5, 15.0
 """Seconds until a request is made again, by which factor that grows and how far, and until the servers are said not to
 reply: a request is lost where a leader has just changed, and an election after the loss of a server takes 4 to 10."""
 
@@ -163,6 +164,8 @@ class LogPort:
     async def _consume(self) -> None:
         """Make a consumer that begins at the next position."""
         config = {
+            # A name that nobody else can know: a request that is made again means the same consumer.
+            "name": f"{self._peer}_{secrets.token_hex(8)}",
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": self._next,
             "ack_policy": "none",
