@@ -11,6 +11,7 @@ import pytest
 
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.record.document import transcript_digest
+from privatile.federation.replica import recovery
 from privatile.federation.replica.chain import payload_digest, signed_value
 from privatile.federation.replica.entries import Checkpoint, Note, Relay
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
@@ -470,3 +471,22 @@ def test_votes_to_close_another_round_do_not_fill_the_journal() -> None:
     peers[0].follow(log)
     peers[0].save()
     assert peers[0].store.query("SELECT client, count(*) FROM events WHERE kind = 'other history'") == [("peer3", 1)]
+
+
+def test_a_liar_that_relays_without_end_fills_nobodys_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "MOST_BYTES", 20_000)
+    peers = make(4, 3, 1)
+    log = after(peers, 1)
+    liar, (closed,) = peers[3], peers[3].replica.closed_rounds()
+    for peer in peers:
+        peer.replica.new_epoch(1)
+    relay = Relay(liar.study.digest, liar.study.run, liar.name, 1, closed)
+    for number in range(50):
+        made = msgspec.structs.replace(closed, before=f"{number:064}", answers=("x" * 1000, None, None, None))
+        log.append((liar.name, msgspec.structs.replace(relay, closed=made).pack(liar.key)))
+    peers[0].follow(log)
+    kept = peers[0].replica._recovery
+    assert kept is not None
+    assert 0 < len(kept._relays) < 21
+    run(peers, log)
+    assert all(peer.replica.finished for peer in peers[:3])

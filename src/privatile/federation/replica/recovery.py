@@ -16,6 +16,9 @@ from privatile.federation.replica.entries import Checkpoint, ClosedRound, LevelA
 MOST_RELAYS = 100_000
 """Relayed rounds that are kept in memory."""
 
+MOST_BYTES = 64 << 20
+"""Of one peer's checkpoints and relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory."""
+
 
 class Place(NamedTuple):
     """A place in a history."""
@@ -52,9 +55,13 @@ class Recovery:
     _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
     _relays: dict[str, ClosedRound] = field(default_factory=dict)
     _senders: dict[str, set[str]] = field(default_factory=dict)
+    _bytes: Counter[str] = field(default_factory=Counter)
+    """What is kept of each peer."""
 
     def checkpoint(self, entry: Checkpoint, payload: bytes) -> Target | None:
         """Count where a peer stands; at the quorum, that is the target."""
+        if not self._keeps(entry.sender, len(payload)):
+            return self.target
         found = self._checkpoints.setdefault(Place(entry.round, entry.chain, entry.ended), {})
         found.setdefault(entry.sender, (entry, payload))
         self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), entry.round + 1 + entry.ended)
@@ -82,8 +89,17 @@ class Recovery:
         """Keep a round that somebody has relayed."""
         if len(closed.answers) == len(clients) and len(self._relays) < MOST_RELAYS:
             value = closed_chain(closed, clients)
+            if value not in self._relays and not self._keeps(sender, _size(closed)):
+                return
             self._relays[value] = closed
             self._senders.setdefault(value, set()).add(sender)
+
+    def _keeps(self, sender: str, size: int) -> bool:
+        """Whether there is room for so many bytes of a peer; they are counted."""
+        if self._bytes[sender] + size > MOST_BYTES:
+            return False
+        self._bytes[sender] += size
+        return True
 
     def following(self, chain: str) -> Iterator[ClosedRound]:
         """Rounds that may follow this chain value before the log has begun.
@@ -108,3 +124,8 @@ class Recovery:
             found.append(closed)
             value = closed.before
         return found[::-1]
+
+
+def _size(closed: ClosedRound) -> int:
+    lengths = sum(len(one.lengths) for one in closed.asks) + sum(map(len, closed.unspent))
+    return sum(len(one or "") for one in closed.answers) + sum(len(one.payload) for one in closed.notes) + 8 * lengths
