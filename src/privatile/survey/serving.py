@@ -87,6 +87,18 @@ def trial_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
+def leads_elsewhere(links: str, port: int) -> bool:
+    """Whether the survey's links lead to this machine, but to another port than the gateway's.
+
+    >>> leads_elsewhere("https://localhost:8443/", 8443), leads_elsewhere("https://localhost:8443/", 9000)
+    (False, True)
+    >>> leads_elsewhere("https://survey.example.org/", 8443)  # a proxy may forward it
+    False
+    """
+    parts = urlsplit(links)
+    return parts.hostname in LOCAL_NAMES and (parts.port or 443) != port
+
+
 def serve_survey(
     folder: SurveyFolder,
     address: GatewayAddress,
@@ -142,6 +154,9 @@ def serve_survey(
         say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
         if study.address:
             say(f"address     {study.address}  <- in the links and on the cards")
+            if leads_elsewhere(study.address, bound.getsockname()[1]):
+                say("            ^ links lead to another port than this gateway's: start it with that --port, or")
+                say("            make the survey with --address")
         say(f"names       {', '.join([*sorted(names), 'this machine itself'])}; visitors who use another are refused")
         if restored:
             say("restored    from a backup: every code that was free counts as handed out, and people are warned")

@@ -57,6 +57,10 @@ class SurveyStatus:
         lines += [f"ALARM        {text}" for text in facts["alarms"]]
         if facts["sentence"]:
             lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
+        elif facts["state"] != "closed":
+            lines.append(
+                f"so far       no interval yet: it takes at least about {facts['first_interval_after']:,} answers"
+            )
         for one in facts["strata"][:SHOWN_STRATA]:
             lines.append(
                 f"stratum      {one['name']}, weight {one['weight']:.4g}: {one['spent']:,} of {one['codes']:,} codes "
