@@ -172,6 +172,8 @@ async def whole_run(folder: Path, count: int, rounds: int) -> dict[str, Any]:
         "rounds_per_second": round((rounds - at) / seconds, 2),
         "processor_ms_per_round_and_peer": round(1000.0 * used / (rounds - at) / count, 2),
         "entries_per_round": round(published / rounds, 2),
+        # A question and all answers in every round, and everybody's signature of the end.
+        "entries_needed_per_round": round((rounds * (count + 1) + count) / rounds, 2),
         "deliveries_per_round": round(count * published / rounds, 1),
         "bytes_published_per_round": round(size / rounds),
         "bytes_delivered_per_round": round(count * size / rounds),

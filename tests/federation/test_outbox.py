@@ -17,6 +17,17 @@ def after(delays: list[float]) -> Outbox:
 
 def test_an_entry_is_given_more_time_where_entries_take_long() -> None:
     assert after([]).retry == after([0.01] * 3).retry == RETRY
+    box = Outbox()
+    box.add(b"first", now=0.0)
+    sent = [now for now in (step / 100 for step in range(1000)) if box.due(now)]
+    assert [round(later - one, 2) for one, later in zip([0.0, *sent], sent, strict=False)] == [
+        0.3,
+        0.6,
+        1.2,
+        2.4,
+        2.4,
+        2.4,
+    ]
     slow = after([3.0] * DELAYS)
     assert (slow.delay, slow.retry) == (3.0, LATE * 3.0)
     slow.add(b"late", now=0.0)

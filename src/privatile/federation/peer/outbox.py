@@ -10,9 +10,9 @@ from statistics import median
 
 from privatile.federation.replica.chain import payload_digest
 
-RETRY, LATE = 0.3, 4.0
-"""Seconds until an entry that was not seen is published again, and how many times the usual delay it must be late: on a
-slow network or machine it is given more time."""
+RETRY, LONGEST_RETRY, LATE = 0.3, 2.4, 4.0
+"""Seconds until an entry that was not seen is published again, doubling each time up to the second number, and how many
+times the usual delay it must be late at least: on a slow network or machine it is given more time."""
 
 STORED = 5.0
 """Seconds until that, where the servers have said that they hold it."""
@@ -30,6 +30,8 @@ class _Unseen:
     since: float
     at: float
     """When to publish it again."""
+    wait: float = RETRY
+    """The last wait, where nothing is known of the usual delay."""
 
 
 class Outbox:
@@ -55,7 +57,7 @@ class Outbox:
 
     @property
     def retry(self) -> float:
-        """Seconds until an entry is published again."""
+        """Seconds until an entry is published again for the first time."""
         return max(RETRY, LATE * self.delay)
 
     def add(self, payload: bytes, now: float) -> str:
@@ -75,7 +77,8 @@ class Outbox:
         """What to publish again now."""
         found = [one for one in self._unseen.values() if now >= one.at]
         for one in found:
-            one.at = now + self.retry
+            one.wait = min(2.0 * one.wait, LONGEST_RETRY)
+            one.at = now + max(one.wait, self.retry)
         return [one.payload for one in found]
 
     def next_at(self, latest: float) -> float:
