@@ -212,7 +212,8 @@ class Conduct:
             return True
         self._notes.event(
             "not signed",
-            "this peer has signed another history, or another question, in this round: it signs the next one",
+            "this peer has signed another history or another question in this round, or may have, where its file is an "
+            "older copy: it signs the next one",
             self._client,
             replica.closed + 1,
         )
