@@ -17,6 +17,7 @@ from privatile.federation.replica.entries import Checkpoint, Note, Relay
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import TWO_ANSWERS
 from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore
 from tests.federation.replica.kit import (
     ROSTER,
@@ -490,3 +491,36 @@ def test_a_liar_that_relays_without_end_fills_nobodys_memory(monkeypatch: pytest
     assert 0 < len(kept._relays) < 21
     run(peers, log)
     assert all(peer.replica.finished for peer in peers[:3])
+
+
+def test_a_restored_ledger_that_did_not_count_in_its_round_does_not_count_when_the_log_is_read_again() -> None:
+    """A liar declares it while its answer stands in the round: who read that later, after the round, took it."""
+    study = make_study(4, 4, 1)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 1)
+    liar = peers[3]
+    log += say(peers[0])
+    liar.follow(log)
+    answer = liar.answer()
+    assert answer is not None
+    lost = msgspec.json.decode(answer.rpartition(b"\n")[0])["ledger"]
+    gone = liar.replica.restored(liar.name, Link(**lost), Link(90, "f" * 32)).pack(liar.key)
+    log += [(liar.name, answer), (liar.name, gone)]
+    for peer in peers[:3]:
+        peer.follow(log)
+        log.append(answer_of(peer))
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[0])
+    for peer in peers[:3]:
+        peer.follow(log)
+        log.append(answer_of(peer))
+    first, second = peers[:2]
+    for peer in (first, second):
+        peer.follow(log)
+        peer.save()
+    assert first.replica.committed == 2
+    first.replica, first.read = first.log.read_again(second.replica.keys), 0
+    first.follow(log)
+    assert first.replica.link(liar.name) == second.replica.link(liar.name)
+    assert first.replica._history.notes == second.replica._history.notes == []

@@ -159,8 +159,12 @@ class Vote(Entry, frozen=True, tag="vote"):
 
 
 class Restored(Entry, frozen=True, tag="restored"):
-    """The sender's ledger was put back from a backup: it had come to `lost`, and goes on from `link`."""
+    """The sender's ledger was put back from a backup: it had come to `lost`, and goes on from `link`.
 
+    It holds in this round only: whoever reads the log again, or after catching up, must not take it in a later one.
+    """
+
+    round: Positive
     lost: Link
     link: Link
 

@@ -148,7 +148,7 @@ class History:
         if isinstance(entry, Vote):
             if self.tally.broken(entry.decision) or not self.tally.add(sender, entry.decision):
                 return False
-        elif entry.lost == self.links.get(sender) != entry.link:
+        elif entry.round == self.closed + 1 and entry.lost == self.links.get(sender) != entry.link:
             self.links[sender] = entry.link
             self.restored[sender] = self.closed + 1
         else:

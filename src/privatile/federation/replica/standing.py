@@ -232,7 +232,7 @@ class Standing:
 
     def restored(self, sender: str, lost: Link, link: Link) -> Restored:
         """That a ledger was put back from a backup."""
-        return Restored(self.study.digest, self.study.run, sender, lost, link)
+        return Restored(self.study.digest, self.study.run, sender, self.closed + 1, lost, link)
 
     def checkpoint(self, sender: str, asks: Sequence[LevelAsk] = ()) -> Checkpoint:
         """Where this peer stands; `asks` is the next question, where it has answered that."""
