@@ -79,7 +79,7 @@ Run on 2026-11-16 with `python -m studies.any_shape.run smooth coverage hard fed
 and one GPU, `--device cuda --block 40000`, which draws other random numbers), `… columns regions file --runs 2000`,
 `python -m studies.coverage.run --cells low_information --runs 20000 --device cuda`, `python -m
 studies.any_shape.silence --runs 500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000
-runs, real columns 2,000. The row of hours, Southwest, level .9 was run with the layout of more information.
+runs, real columns 2,000.
 
 The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500; of an
 error ratio it is .756 of it over √runs.
