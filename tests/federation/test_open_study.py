@@ -370,6 +370,25 @@ def test_forged_lengths_are_refused(finished: OpenFederation, tmp_path: Path, al
         countersign(record, "north", finished.sites["north"].key(), altered, ledger)
 
 
+def test_an_end_by_a_date_that_has_not_come_is_refused(tmp_path: Path) -> None:
+    made = OpenFederation(tmp_path, make_open_study(epsilon=3.0, round_answers=50, end_date="2100-01-01"))
+    for name in made.study.clients:
+        made.start(name)
+        made.arrive(name, people(name, 800))
+    made.play(12)
+    made.run_.store.finish("date")
+    with sqlite3.connect(made.directory.store_file) as changed:
+        changed.execute("UPDATE run SET finished = ?", (Arrivals(end_date="2100-01-01").ends_at,))
+    record = release(made.directory)
+    for transcript in (None, made.directory.store_file):
+        (failed,) = verify_record(record, transcript).failed
+        assert "its end is not in the future" in failed
+    record["body"]["transcript"]["until"] = time.time()
+    record["signatures"]["coordinator"] = sign(record["body"], made.directory.key())
+    failed = str(verify_record(record, made.directory.store_file).failed)
+    assert "a time before its last round" in failed, "the record cannot name another end than its file"
+
+
 def test_lengths_are_signed_and_bounded(federation: OpenFederation) -> None:
     federation.arrive("north", people("north", 40))
     federation.start("north")

@@ -5,7 +5,6 @@ its clients: people send bits without a name, so that the organiser's file alone
 that stands under "not checked".
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import msgspec
 from privatile.errors import InputError
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.common_checks import (
+    check_end,
     check_recomputed,
     check_study_and_signature,
     part,
@@ -35,9 +35,6 @@ from privatile.survey.folder import SurveyFolder
 from privatile.survey.run import result_so_far, run_spec
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
-
-CLOCKS_DIFFER = 3600.0
-"""Seconds by which the clocks of the organiser and of whoever verifies may differ."""
 
 
 def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]:
@@ -101,9 +98,7 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
     whole = all(type(came.get(name)) is int for name in study.strata)
     enough = whole and all(came[name] <= one.codes for name, one in study.strata.items())
     checks.add("no stratum has more answers than codes", enough)
-    until = part(body, "transcript").get("until")
-    if isinstance(until, int | float):
-        checks.add("its end is not in the future", until <= time.time() + CLOCKS_DIFFER)
+    check_end(checks, body)
     if body.get("finished") is not True:
         checks.flagged.append(
             "the survey goes on, and the organiser chose when to release it: of its intervals only the anytime "

@@ -5,6 +5,7 @@ A body may hold anything: it was written by somebody else. Only the form that `r
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,9 @@ from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
+
+CLOCKS_DIFFER = 3600.0
+"""Seconds by which the clocks of whoever made a record and of whoever verifies it may differ."""
 
 
 class Named(Protocol):
@@ -65,6 +69,15 @@ def check_study_and_signature(checks: Checks, record: dict[str, Any], study: Nam
         checks.add(f"the {signer} has signed it (key {keys.fingerprint})", signed)
     except (InputError, msgspec.ValidationError) as error:
         checks.add(f"the {signer} has signed it", False, str(error))
+
+
+def check_end(checks: Checks, body: dict[str, Any]) -> None:
+    """Check that a record's end has come: an end by date that is still to come was chosen by whoever stopped."""
+    until = part(body, "transcript").get("until")
+    come = isinstance(until, int | float) and until <= time.time() + CLOCKS_DIFFER
+    checks.add(
+        "its end is not in the future", come, "it names no time, or one that this computer's clock has not reached"
+    )
 
 
 @contextlib.contextmanager

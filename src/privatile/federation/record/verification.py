@@ -14,6 +14,7 @@ from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.common_checks import (
+    check_end,
     check_recomputed,
     check_study,
     check_study_and_signature,
@@ -63,6 +64,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None, *, com
         return checks
     if study.tolerate is None:
         check_study_and_signature(checks, record, study, "coordinator")
+        check_end(checks, body)
     else:
         check_study(checks, body, study)
         check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
