@@ -112,6 +112,9 @@ message by message. uvicorn looks at every header of every response, a third of 
 LARGEST_HEADERS = 16_384
 """Bytes of a request's headers; browsers send some hundred."""
 
+LARGEST_REQUEST = 1 << 20
+"""Bytes of a request in all: of a header that does not end, too, or of what follows a body."""
+
 
 def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
@@ -126,10 +129,19 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
 
     class Protocol(base):  # type: ignore[misc, valid-type]
         headers_seen = 0
+        received = 0
+        """Bytes since the last request began."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._expect_request(None)
+
+        def data_received(self, data: bytes) -> None:
+            self.received += len(data)
+            if whole and self.received > LARGEST_REQUEST:
+                self.transport.close()
+                return
+            super().data_received(data)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             # httptools only: h11 has a limit of its own.
@@ -141,11 +153,14 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
 
         def on_headers_complete(self) -> None:
             super().on_headers_complete()
+            if self.cycle is not None and self.parser.should_upgrade():
+                # httptools takes what follows for another protocol, or for a new request: nothing more is read here.
+                self.cycle.keep_alive = False
             if whole and self.cycle is not None:
                 self.cycle.scope["extensions"] = {WHOLE_RESPONSE: partial(_respond, self.cycle)}
 
         def on_message_begin(self) -> None:
-            self.headers_seen = 0
+            self.headers_seen = self.received = 0
             super().on_message_begin()
 
         def _expect_request(self, last: Any) -> None:
