@@ -12,12 +12,8 @@ from privatile.federation.setup.files import unwritable
 @contextlib.contextmanager
 def lock_folder(path: Path, holder: str = "coordinator") -> Iterator[None]:
     """Hold a folder for one coordinator, or another `holder`: a second one is refused while the first is alive."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = _locked(path, holder)
     try:
-        if not _try_lock(handle):
-            raise InputError(
-                f"a {holder} is already running for this folder (process {path.read_text().strip() or '?'})."
-            )
         try:
             os.ftruncate(handle, 0)
             os.write(handle, f"{os.getpid()}\n".encode())
@@ -26,6 +22,24 @@ def lock_folder(path: Path, holder: str = "coordinator") -> Iterator[None]:
         yield
         path.unlink(missing_ok=True)
     finally:
+        os.close(handle)
+
+
+def _locked(path: Path, holder: str) -> int:
+    """The open, locked file. One that the holder before has removed in the meantime locks nothing: then another."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not _try_lock(handle):
+                raise InputError(
+                    f"a {holder} is already running for this folder (process {path.read_text().strip() or '?'})."
+                )
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    return handle
+        except BaseException:
+            os.close(handle)
+            raise
         os.close(handle)
 
 
