@@ -108,22 +108,28 @@ def test_the_same_people_are_refused(pair: tuple[QuantileResult, QuantileResult]
 @pytest.mark.slow
 def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     rng = np.random.default_rng(3)
     rows = [f"{value:.6f},{group}" for group, center in (("f", 40), ("m", 60)) for value in rng.normal(center, 5, 3000)]
     Path("pay.csv").write_text("pay,sex\n" + "\n".join(rows) + "\n", encoding="utf-8")
     runner = CliRunner()
-    for group in ("f", "m"):
-        options = (
-            f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 --values continuous "
-            f"--save {group}.db"
-        )
-        done = runner.invoke(main, options.split())
+    # The coins are real: chance alone speaks against a smooth distribution in a few pairs of a hundred, in three pairs
+    # of people one after another in less than one of a thousand.
+    for attempt in range(3):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"state{attempt}"))
+        for group in ("f", "m"):
+            Path(f"{group}.db").unlink(missing_ok=True)
+            options = (
+                f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 "
+                f"--values continuous --save {group}.db"
+            )
+            done = runner.invoke(main, options.split())
+            assert done.exit_code == 0, done.output
+            assert f"pay at {group}" in done.output
+        assert runner.invoke(main, ["compare", "f.db", "m.db"]).exit_code == 2
+        done = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint"])
         assert done.exit_code == 0, done.output
-        assert f"pay at {group}" in done.output
-    assert runner.invoke(main, ["compare", "f.db", "m.db"]).exit_code == 2
-    done = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint"])
-    assert done.exit_code == 0, done.output
+        if "not to be relied on" not in done.output:
+            break
     assert "(p < 0.0001 for no difference)" in done.output
     assert "nearly normal" in done.output
     ends = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--values", "any"])
