@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
 from tests.federation.peers_kit import Peers, leaderless
 
 from privatile.federation.peer.service import PeerService
