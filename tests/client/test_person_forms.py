@@ -304,6 +304,14 @@ def test_a_form_of_a_text_is_the_text(text: str) -> None:
             assert person_text(other) == known
 
 
+@pytest.mark.parametrize(
+    "other", ["ann\U0001d173", "ann\U0001bca0", "\u2800ann", "a\u02d7b", "a\u2043b", "o\u055aneill", "o\ua78cneill"]
+)
+def test_signs_that_nobody_sees_or_tells_apart_make_no_new_person(other: str) -> None:
+    known = {"a": "a-b", "o": "o'neill"}.get(other[0] if other[1] != "n" else "", "ann")
+    assert person_text(other) == person_text(known)
+
+
 def test_every_letter_is_recognised_in_both_cases_and_all_forms() -> None:
     strange = []
     for code in range(0x80, 0x20000):

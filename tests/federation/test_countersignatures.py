@@ -47,6 +47,11 @@ def dropped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, list[
     return federation, rounds
 
 
+def without_gaps(flagged: list[str]) -> list[str]:
+    """Without what signed links show (test_ledger_gaps): nothing, where only the last answers were dropped."""
+    return [text for text in flagged if "entries of the clients' own ledgers" not in text]
+
+
 def test_answers_that_a_coordinator_drops_are_listed(dropped: tuple[Federation, list[int]]) -> None:
     federation, rounds = dropped
     record = federation.countersigned(federation.countersigned(release(federation.directory), "south"), "north")
@@ -56,7 +61,7 @@ def test_answers_that_a_coordinator_drops_are_listed(dropped: tuple[Federation, 
     assert statements["north"]["not_counted"] == []
     checked = verify_record(record, federation.directory.store_file)
     assert checked.failed == []
-    flagged, unknown = checked.flagged
+    flagged, unknown = without_gaps(checked.flagged)
     assert flagged.startswith(f"client south says: {len(rounds)} answers it gave were not counted (round")
     # The coordinator's file says nothing of answers that came and did not count.
     assert unknown.startswith("client south says that it answered round")
@@ -78,7 +83,7 @@ def test_what_the_coordinators_file_says_of_answers_that_did_not_count_is_shown(
     record = release(directory)
     with federation.ledger("south") as ledger:
         record = countersign(record, "south", federation.sites["south"].key(), directory.store_file, ledger)
-    _, came, unknown = verify_record(record, directory.store_file).flagged
+    _, came, unknown = without_gaps(verify_record(record, directory.store_file).flagged)
     assert came == (
         f"the coordinator's file says: 1 answers of client south came and were not counted (round {first}): "
         "late, rejected"

@@ -31,13 +31,13 @@ MISSING_IDENTIFIERS = frozenset(("", "na", "n/a", "nan", "null", "none", "<na>",
 """What files and libraries write where an identifier is missing; the marks of missing values, and those of pandas."""
 
 _INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
 _REMOVED = re.compile(f"[{_CONTROL}{_INVISIBLE}]")
-_DASHES = re.compile("[\u058a\u1806\u2010-\u2015\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d]")
-_APOSTROPHES = re.compile("[\u02b9\u02bb-\u02bd\u02c8\u2018-\u201b\u2032]")
+_DASHES = re.compile("[\u02d7\u058a\u1806\u2010-\u2015\u2043\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d]")
+_APOSTROPHES = re.compile("[\u02b9\u02bb-\u02bd\u02c8\u055a\u2018-\u201b\u2032\ua78c]")
 _DIGITS = re.compile(r"[^\x00-\x7f]")
 
 _DECIMAL = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:e([-+]?)0*([0-9]{1,9}))?")

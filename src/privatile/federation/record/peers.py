@@ -31,7 +31,7 @@ from privatile.federation.record.document import (
     transcript_digest,
 )
 from privatile.federation.record.history import follow_file
-from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent
+from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent, flag_ledger_gaps
 from privatile.federation.record.transcript import exchanges
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import PeerRoster
@@ -170,6 +170,7 @@ def check_peer_run(
     links = {key: Link(*row[:2]) for key, row in evidence.items()}
     check_silence(checks, study, exchanged, stated)
     check_unspent(checks, exchanged, links)
+    flag_ledger_gaps(checks, exchanged, links)
     check_ledgers(checks, study.clients, links, followed.history.restored)
     found = check_recomputed(checks, body, store, dated=False)
     if found is None:

@@ -10,6 +10,7 @@ only show how often there were fewer. A round of an open study closes by number 
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
@@ -62,6 +63,28 @@ def check_unspent(checks: Checks, exchanged: Exchanges, links: Mapping[tuple[int
         not wrong,
         ", ".join(wrong[:MOST_NAMED]) + more,
     )
+
+
+def flag_ledger_gaps(checks: Checks, exchanged: Exchanges, links: Mapping[tuple[int, str], Link]) -> None:
+    """Flag clients whose signed links show entries of this run, between two counted answers, that no count stands for.
+
+    A countersignature is not needed for this: whoever leaves an answer out cannot leave out its entry. An answer that
+    came too late shows the same way, and so does a restored ledger.
+    """
+    before: dict[str, Link] = {}
+    extra: Counter[str] = Counter()
+    for key in sorted(exchanged.keys() & links.keys()):
+        link, client = links[key], key[1]
+        last, before[client] = before.get(client), link
+        if last is not None:
+            extra[client] += max(0, link.sequence - last.sequence - len(exchanged[key].questions))
+    named = ", ".join(f"{client} ({count:,})" for client, count in sorted(extra.items()) if count)
+    if named:
+        checks.flagged.append(
+            f"answers that were given and not counted, by entries of the clients' own ledgers: {named}. They came too "
+            "late, were lost on the way or with a restored ledger, or were left out by somebody who had seen them, "
+            "which would bias the result: ask these clients"
+        )
 
 
 def check_ledgers(

@@ -38,7 +38,7 @@ from privatile.federation.record.document import (
     spent,
 )
 from privatile.federation.record.peers import check_peer_run, check_peers
-from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent
+from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent, flag_ledger_gaps
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
@@ -259,6 +259,7 @@ def _check_evidence(
     checks.add(text, not bad, f"{bad} do not")
     links = {key: Link(row[0], row[1]) for key, row in evidence.items()}
     check_unspent(checks, exchanged, links)
+    flag_ledger_gaps(checks, exchanged, links)
     for client in study.clients:
         used = {row[2] for (_, name), row in evidence.items() if name == client}
         current = named_keys(body, client).current
