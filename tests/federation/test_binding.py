@@ -145,7 +145,9 @@ def test_a_coordinator_that_is_silent_about_a_client_beyond_the_patience_is_foun
     assert checked.failed == [
         "no client was silent for more than 9 rounds in a row, the study's patience: south for 10",
     ]
-    (flagged,) = checked.flagged
+    flagged, gaps = sorted(checked.flagged, reverse=True)
+    assert gaps.endswith("ask these clients")
+    assert "ledgers: south (10)" in gaps
     assert "word alone: south in 10 of 12 rounds, at most 10 in a row. Rounds closed with fewer answers" in flagged
     assert "than the quorum of 2: 10." in flagged
     (caveat,) = [one for one in record["body"]["results"][0]["caveats"] if one["code"] == "much-silence"]
@@ -155,9 +157,10 @@ def test_a_coordinator_that_is_silent_about_a_client_beyond_the_patience_is_foun
         check_silence(control := Checks(), replace(federation.study, patience=10), exchanges(store), ())
     assert control.failed == []
     # A client that has countersigned says itself what it had answered.
-    (flagged, unknown) = verify_record(
-        federation.countersigned(record, "south"), federation.directory.store_file
-    ).flagged
+    (gaps, unknown, flagged) = sorted(
+        verify_record(federation.countersigned(record, "south"), federation.directory.store_file).flagged
+    )
+    assert "ledgers: south (10)" in gaps
     assert flagged.startswith("client south says: 10 answers it gave were not counted")
     assert unknown.startswith("client south says that it answered rounds 2, 3")
 
