@@ -26,10 +26,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
-from tests.federation.peers_kit import Peers, leaderless
+from tests.federation.peers_kit import Peers, leaderless, stream_leader
 
-from privatile.federation.peer.service import PeerService
-from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.server.run_file import RunStore
 
 LEAST_RATIO, LONGEST_KILL, LONGEST_TERM = 0.45, 10.0, 1.0
@@ -76,17 +74,6 @@ def rates(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-async def leader(service: PeerService, servers: dict[str, EmbeddedBroker]) -> str:
-    """Whose server leads the stream, once every replica is up to date."""
-    while True:
-        if service._port is not None:
-            info = await service._port._ask(f"STREAM.INFO.{service._port._stream}")
-            cluster = info.get("cluster", {})
-            if cluster.get("leader") and all(one["current"] for one in cluster.get("replicas", [])):
-                return str(cluster["leader"]).rpartition("_")[2]
-        await asyncio.sleep(0.2)
-
-
 async def pauses(folder: Path, number: int, times: int) -> list[float]:
     """The longest time without a closed round after each signal to the stream's leader."""
     peers = Peers(folder, leaderless(3, rounds=100_000, length=1, deadline=300.0))
@@ -98,7 +85,7 @@ async def pauses(folder: Path, number: int, times: int) -> list[float]:
             before = services[0].replica.closed
             while services[0].replica.closed < before + 20:
                 await asyncio.sleep(0.02)
-            name = await leader(services[0], servers)
+            name = await stream_leader(services[:1])
             pid = servers[name].process_id
             assert pid is not None
             closed, last, longest = services[0].replica.closed, time.monotonic(), 0.0

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import nats.errors
 import numpy as np
 
 from privatile.client.coins import Coins
@@ -23,6 +25,7 @@ from privatile.federation.peer.service import PeerService
 from privatile.federation.replica.peer_log import PeerLog
 from privatile.federation.run.join import JoinOptions
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
+from privatile.federation.setup.cluster_configuration import log_request
 from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make_peer_folder
 from privatile.federation.setup.peer_roster import PeerInvitation
 from privatile.federation.site.folder import enroll
@@ -172,6 +175,19 @@ class Peers:
                     assert (answer.ones, answer.question.query) == (ones[place], ask.sent), (name, number)
                     counts += rows is kept[name]
         return counts
+
+
+async def stream_leader(services: Sequence[PeerService]) -> str:
+    """Whose server leads the log, once every replica is up to date."""
+    async with asyncio.timeout(60):
+        while True:
+            for port in [one._port for one in services if one._port is not None]:
+                subject = log_request(f"STREAM.INFO.{port.requests.stream}")
+                with contextlib.suppress(nats.errors.Error):
+                    found = json.loads((await port._nc.request(subject, b"{}", timeout=1.0)).data).get("cluster", {})
+                    if found.get("leader") and all(one["current"] for one in found.get("replicas", [])):
+                        return str(found["leader"]).rpartition("_")[2]
+            await asyncio.sleep(0.1)
 
 
 async def run_all(peers: Peers, coins: Mapping[str, Coins] | None = None, seconds: float = 120.0) -> None:

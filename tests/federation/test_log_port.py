@@ -8,12 +8,15 @@ import json
 import math
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import nats.errors
 import pytest
 
 from privatile.errors import BrokerError
-from privatile.federation.peer.log_port import LogLost, LogPort
+from privatile.federation.peer.log_port import LogPort
+from privatile.federation.peer.log_requests import LogLost, LogRequests, Reply
 from privatile.federation.replica.chain import payload_digest
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection, connected
@@ -103,6 +106,84 @@ def test_what_was_not_seen_is_published_again(tmp_path: Path) -> None:
             assert not log._outbox.due(math.inf)
 
     asyncio.run(play())
+
+
+def test_the_log_is_read_where_no_consumer_can_be_made_yet(tmp_path: Path) -> None:
+    """The leader of all servers makes consumers; while there is none the stream's own gives the entries."""
+    peers = Peers(tmp_path, leaderless(3), servers=1)
+
+    async def play() -> None:
+        async with peers.servers(), at_the_server(peers, "site0") as connection:
+            log = port(peers, connection, "site0")
+            make, may = log.requests.consumer, asyncio.Event()
+
+            async def later(peer: str, position: int) -> Reply:
+                await may.wait()
+                return await make(peer, position)
+
+            log.requests.consumer = later  # type: ignore[method-assign]  # no leader of all servers
+            await log.open()
+            await log.entries(asyncio.get_running_loop().time() + 5.0)
+            assert log.behind == 0  # so that this peer may act
+            for number in range(5):
+                await log.publish(b"a%d" % number)
+            assert [payload for _, _, payload in await read(log, 5)] == [b"a%d" % number for number in range(5)]
+            assert log._consumer == ""
+            may.set()
+            async with asyncio.timeout(20):
+                while not log._lives:
+                    await log.entries(asyncio.get_running_loop().time() + 0.1)
+            # The consumer begins with what was read without it: nothing comes twice.
+            await log.publish(b"b")
+            assert await read(log, 1) == [(6, "site0", b"b")]
+            log.close()
+            # Negative control: without single entries nothing is read before there is a consumer.
+            may.clear()
+            other = port(peers, connection, "site0")
+            other.requests.consumer = later  # type: ignore[method-assign]
+            other._read_singly = asyncio.Event().wait  # type: ignore[method-assign, assignment]
+            await other.open()
+            assert await other.entries(asyncio.get_running_loop().time() + 0.5) == ()
+            other.close()
+
+    asyncio.run(play())
+
+
+def test_a_consumer_that_is_asked_for_again_is_another_one() -> None:
+    """With the same name it was the one that the servers had given to a server that was gone: 15 s without a reply."""
+    names: list[str] = []
+
+    class Deaf:
+        """Replies to the third request only."""
+
+        async def request(self, subject: str, payload: bytes, timeout: float) -> SimpleNamespace:
+            names.append(json.loads(payload)["config"]["name"])
+            if len(names) < 3:
+                await asyncio.sleep(timeout)
+            return SimpleNamespace(data=json.dumps({"name": names[-1], "num_pending": 4}).encode())
+
+    async def play() -> Reply:
+        connection: Any = SimpleNamespace(nc=Deaf(), lost=asyncio.Event())
+        return await LogRequests(connection, "0" * 12, 0, replicas=3, makes=False).consumer("site0", 7)
+
+    reply = asyncio.run(play())
+    assert len(set(names)) == len(names) == 3
+    assert (reply.name, reply.num_pending) == (names[-1], 4)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"state": 3}', b'{"message": {"seq": 1}}', b'{"message": {"data": "*"}}']
+)
+def test_a_reply_that_is_none_is_a_lost_server(data: bytes) -> None:
+    async def reply(*_: object, **__: object) -> SimpleNamespace:
+        return SimpleNamespace(data=data)
+
+    async def play() -> None:
+        connection: Any = SimpleNamespace(nc=SimpleNamespace(request=reply), lost=asyncio.Event())
+        await LogRequests(connection, "0" * 12, 0, replicas=3, makes=False).entry(7)
+
+    with pytest.raises(BrokerError, match="did not reply"):
+        asyncio.run(play())
 
 
 def test_a_peer_can_neither_forge_nor_delete_nor_bend_the_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from privatile.federation.run.status import read_status
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.peer_roster import write_peer_invitation
 from privatile.server.run_file import RunStore
-from tests.federation.peers_kit import Peers, leaderless
+from tests.federation.peers_kit import Peers, leaderless, stream_leader
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
 
@@ -72,7 +72,7 @@ async def lose_the_majority(services: list[PeerService], servers: dict[str, Embe
         await asyncio.sleep(0.3)  # what was in the log before is read
         return max(one.replica.closed for one in services)
 
-    followers = [name for name in servers if name != await leader(services)]
+    followers = [name for name in servers if name != await stream_leader(services)]
     # Their loss costs no election: only the majority is missed.
     await reach(services, await kill(followers[0]) + 3)
     before = await kill(followers[1])
@@ -82,18 +82,6 @@ async def lose_the_majority(services: list[PeerService], servers: dict[str, Embe
     for name in followers:
         await asyncio.to_thread(servers[name].start)
     await reach(services, before + 3)
-
-
-async def leader(services: list[PeerService]) -> str:
-    """Whose server leads the log."""
-    async with asyncio.timeout(60):
-        while True:
-            for port in [one._port for one in services if one._port is not None]:
-                found = await port._ask(f"STREAM.INFO.{port._stream}")
-                cluster = found.get("cluster", {})
-                if cluster.get("leader") and all(one["current"] for one in cluster.get("replicas", [])):
-                    return str(cluster["leader"]).rpartition("_")[2]
-            await asyncio.sleep(0.1)
 
 
 async def reach(services: list[PeerService], rounds: int) -> None:

@@ -19,7 +19,8 @@ import nats.errors
 from privatile.errors import BrokerError, LedgerError
 from privatile.federation.monitoring import Metrics, facts
 from privatile.federation.peer.conduct import Conduct
-from privatile.federation.peer.log_port import LogLost, LogPort
+from privatile.federation.peer.log_port import LogPort
+from privatile.federation.peer.log_requests import LogLost
 from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.peer.votes import VoteBox
 from privatile.federation.replica.chain import payload_digest
@@ -176,9 +177,11 @@ class PeerService:
                 self._port = port
                 await port.open(*(self._last or (0, "")))
                 self.metrics.set("connected", 1)
-                log.info("connected", extra=facts(server=url, entries=port.behind))
+                log.info("connected", extra=facts(server=url))
                 await self._session(port)
         finally:
+            if self._port is not None:
+                self._port.close()
             self._port = None
             self.metrics.set("connected", 0)
 

@@ -25,7 +25,7 @@ from privatile.server.web import address
 LOG_ACCOUNT = "log"
 """The account that holds the stream."""
 
-READING = ("STREAM.INFO.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
+READING = ("STREAM.INFO.*", "STREAM.MSG.GET.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
 """Requests to the broker that every peer may make about the log: look at it, read it. None deletes or purges."""
 
 MAKING = "STREAM.CREATE.*"
