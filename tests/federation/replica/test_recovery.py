@@ -13,7 +13,7 @@ from privatile.errors import ProtocolError, StoreError
 from privatile.federation.record.document import transcript_digest
 from privatile.federation.replica import recovery
 from privatile.federation.replica.chain import payload_digest, signed_value
-from privatile.federation.replica.entries import Checkpoint, Note, Relay
+from privatile.federation.replica.entries import Checkpoint, Decision, Note, Relay
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import TWO_ANSWERS
 from privatile.federation.wire.keys import PublicKeys
@@ -232,6 +232,41 @@ def test_what_comes_while_a_peer_is_behind_is_applied_when_it_has_caught_up() ->
         late.see("peer0", relay.pack(present[0].key))
     assert late.replica.finished
     assert late.replica.head == present[0].replica.head
+
+
+def test_a_liar_that_writes_without_end_fills_no_memory_of_a_peer_that_is_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Signed or not; what others write meanwhile is kept, and so is the room for it where rounds are relayed."""
+    monkeypatch.setattr(recovery, "MOST_BYTES", 20_000)
+    peers = make(5, 4)
+    log = after(peers, 2)
+    late = Peer(peers[0].study, "peer4")
+    late.follow(log[:3])
+    new = renew([*peers[:4], late])
+    for peer in peers[:4]:
+        peer.is_late = True
+        new += say(peer)
+    vote = peers[3].replica.vote("peer3", Decision("abort")).pack(peers[3].key)
+    new += [entry for number in range(100) for entry in (("peer3", b"%d" % number), ("peer3", vote))]
+    late.follow(new)
+    kept = late.replica._recovery
+    assert kept is not None
+    assert late.replica.behind == 2
+    assert 10 < len(kept.waiting) < 100
+    assert {one.client for one in late.happenings if one.kind == "refused"} == {"peer3"}
+    run(peers[:4], new)
+    assert peers[0].replica.finished
+    late.follow(new)
+    others = [sender for _, sender, _ in kept.waiting if sender != "peer3"]
+    assert len(others) > 10
+    for relay in peers[0].replica.relays("peer0", 0):
+        late.see("peer0", relay.pack(peers[0].key))
+    assert not late.replica.recovering
+    # What the liar wrote later is lost here: this peer is led along no other history, and catches up.
+    late.replica.catch_up(peers[0].replica.closed_rounds(), peers[0].replica.proof)
+    assert late.replica.finished
+    assert late.replica.head == peers[0].replica.head
 
 
 def test_a_log_that_is_lost_at_the_very_end_ends_the_same() -> None:

@@ -17,7 +17,11 @@ MOST_RELAYS = 100_000
 """Relayed rounds that are kept in memory."""
 
 MOST_BYTES = 64 << 20
-"""Of one peer's checkpoints and relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory."""
+"""Of one peer's checkpoints and relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory. As
+much again of its entries that wait for these rounds."""
+
+ENTRY_BYTES = 200
+"""What an entry costs besides its payload, about."""
 
 
 class Place(NamedTuple):
@@ -57,6 +61,16 @@ class Recovery:
     _senders: dict[str, set[str]] = field(default_factory=dict)
     _bytes: Counter[str] = field(default_factory=Counter)
     """What is kept of each peer."""
+    _waiting_bytes: Counter[str] = field(default_factory=Counter)
+
+    def wait(self, place: int, sender: str, payload: bytes) -> bool:
+        """Keep an entry until the target is reached; False where there is no room for more of its sender."""
+        size = len(payload) + ENTRY_BYTES
+        if self._waiting_bytes[sender] + size > MOST_BYTES:
+            return False
+        self._waiting_bytes[sender] += size
+        self.waiting.append((place, sender, payload))
+        return True
 
     def checkpoint(self, entry: Checkpoint, payload: bytes) -> Target | None:
         """Count where a peer stands; at the quorum, that is the target."""

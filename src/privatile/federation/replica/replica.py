@@ -58,8 +58,6 @@ class Replica(Following):
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
         if self.aborted or (self.finished and not self.recovering):
             return
-        if self._recovery is not None and self._recovery.target is not None:
-            self._recovery.waiting.append((self._place, sender, payload))
         keys = self.keys.get(sender)
         if keys is None:
             yield self._happening("unsigned", sender, "the study has no such peer")
@@ -68,6 +66,7 @@ class Replica(Following):
             entry = read_entry(payload, keys.signer)
         except NotSigned as error:
             yield self._happening("unsigned", sender, str(error))
+            yield from self._wait(sender, payload)  # its key may be replaced in a round that is not known here
             return
         except ProtocolError as error:
             yield self._happening("refused", sender, str(error), payload)
@@ -294,6 +293,16 @@ class Replica(Following):
                 yield from self._reach(recovery, recovery.target)
             else:
                 yield from self._go_forward(recovery)
+        else:
+            yield from self._wait(entry.sender, payload)
+
+    def _wait(self, sender: str, payload: bytes) -> Iterator[Happening]:
+        """Put an entry aside where the new log has begun after rounds that are not known here."""
+        recovery = self._recovery
+        if recovery is None or recovery.target is None or recovery.wait(self._place, sender, payload):
+            return
+        text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
+        yield self._happening("refused", sender, text)
 
     def _go_forward(self, recovery: Recovery) -> Iterator[Happening]:
         before = -1
