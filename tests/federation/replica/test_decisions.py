@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import msgspec
 import pytest
 
 from privatile.federation.replica.entries import Decision, Vote, read_entry
@@ -80,6 +81,7 @@ def test_votes_stay_for_later_rounds() -> None:
     change = Decision("key", "peer3", None, key_of("peer3").public.signer, new.public)
     log += [vote(peers[0], change), vote(peers[1], change)]
     run(peers, log, lambda: any(peer.replica.closed >= 3 for peer in peers))
+    peers[2].follow(log)
     log.append(vote(peers[2], change))
     for peer in peers:
         peer.follow(log)
@@ -160,6 +162,46 @@ def test_one_peer_cannot_fill_a_round_with_votes() -> None:
         log.append(vote(peers[3], Decision("readmit", "peer0", number)))
     peers[0].follow(log)
     assert kinds(peers[0]).count("vote") == MOST_NOTES
+
+
+def test_votes_beyond_the_limit_count_for_nobody_however_the_log_is_read() -> None:
+    """Live, in a log that is read again, after catching up, from a file: one state. Nor does a vote before its time."""
+    study = make_study(4, 4, 1)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 1)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    liar, new = peers[3], key_of("peer3 again")
+    log += [vote(liar, Decision("readmit", "peer0", number)) for number in range(MOST_NOTES + 4)]
+    log.append(vote(liar, Decision("key", "peer3", None, key_of("peer3").public.signer, new.public)))
+    early = msgspec.structs.replace(liar.replica.vote("peer3", Decision("readmit", "peer1", 9)), round=3)
+    ledger = liar.replica.link("peer3")
+    assert ledger is not None
+    gone = msgspec.structs.replace(liar.replica.restored("peer3", ledger, Link(90, "f" * 32)), round=3)
+    log += [("peer3", entry.pack(liar.key)) for entry in (early, gone)]
+    log += [answer_of(peer) for peer in peers]
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    log += [answer_of(peer) for peer in peers[:3]]
+    live, again, late = peers[1], StoredPeer(study, "peer1"), StoredPeer(study, "peer0")
+    for one in (live, again):
+        one.follow(log)
+        one.save()
+    assert (live.replica.closed, live.replica.committed) == (2, 2)
+    again.replica, again.read = again.log.read_again(live.replica.keys), 0
+    again.follow(log)
+    late.follow(log[:3])
+    late.replica.catch_up(live.replica.closed_rounds())
+    late.follow(log)
+    for other in (again, late, StoredPeer.from_copy(live, live.store.to_bytes())):
+        assert same_state(other.replica, live.replica)
+        assert other.replica.missing == live.replica.missing == ["peer3"]
+        assert other.replica._history.notes == []
+    assert [len(one.notes) for one in live.replica.closed_rounds()] == [0, MOST_NOTES]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from privatile.errors import Equivocation, ProtocolError, SiteRefusal
@@ -94,8 +95,8 @@ class Conduct:
         """Own entries of this process that were not yet seen."""
         self._answers_at: dict[int, float] = {}
         """When to answer again, by slot."""
-        self._voting: dict[bytes, Decision] = {}
-        """Votes that are published and not yet seen, and what people had wished."""
+        self._voting: dict[bytes, tuple[Decision, Decision]] = {}
+        """Votes that are published and not yet seen: what people had wished, and the decision that it has become."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
 
     def follow(self, replica: Replica) -> None:
@@ -258,9 +259,13 @@ class Conduct:
                 why = "it is not in quarantine" if wish.action == "readmit" else "it has that key"
                 self._notes.event("vote", f"dropped: {wish.action} {wish.client}: {why}", wish.client)
                 continue
+            if replica.has_voted(self._client, decision):
+                self._votes.done(wish)
+                continue
+            # One that comes after its round does not count: there is another one in the next.
             vote = replica.vote(self._client, decision)
-            self._voting[vote.pack(self._key)] = wish
-            await self._publish(port, vote)
+            self._voting[vote.pack(self._key)] = wish, decision
+            await self._once(port, ("vote", replica.epoch, replica.head, decision), partial(self._publish, entry=vote))
 
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
@@ -278,11 +283,11 @@ class Conduct:
             await self._publish(port, replica.checkpoint(self._client, asks))
 
     def seen(self, entry: LogEntry) -> None:
-        """An entry was read in the log. A vote of this peer is cast then; an own entry that it does not know warns."""
+        """An entry was read in the log. A vote that counts is cast; an own entry that is not known here warns."""
         if entry.sender != self._client:
             return
-        wish = self._voting.pop(entry.payload, None)
-        if wish is not None:
+        wish, decision = self._voting.pop(entry.payload, (None, None))
+        if wish is not None and decision is not None and self._replica.has_voted(self._client, decision):
             self._votes.done(wish)
         if entry.payload in self._published:
             self._published.discard(entry.payload)

@@ -56,12 +56,15 @@ class Tally:
             return "the decision is about a peer that the study does not have."
         return ""
 
+    def has(self, sender: str, decision: Decision) -> bool:
+        """Whether this peer has voted for it, or it is decided."""
+        return decision.digest in self._decided or sender in self._votes.get(decision.digest, ())
+
     def add(self, sender: str, decision: Decision) -> bool:
         """Count a vote; False where this peer has voted for it before, or it is decided."""
-        digest = decision.digest
-        if digest in self._decided or sender in self._votes.get(digest, ()):
+        if self.has(sender, decision):
             return False
-        self._votes.setdefault(digest, set()).add(sender)
+        self._votes.setdefault(decision.digest, set()).add(sender)
         return True
 
     def settle(self, decision: Decision) -> bool:

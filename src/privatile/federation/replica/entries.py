@@ -153,18 +153,25 @@ class Decision(Fields, frozen=True):
 
 
 class Vote(Entry, frozen=True, tag="vote"):
-    """One peer's voice for a decision."""
+    """One peer's voice for a decision, given in this round; it stays for later ones.
 
+    What did not count in its round must not count in a later one, where the log is read again or after catching up. So
+    it names the round, and the chain value before it: nobody can write it before that round is closed.
+    """
+
+    round: Positive
+    chain: Digest
     decision: Decision
 
 
 class Restored(Entry, frozen=True, tag="restored"):
     """The sender's ledger was put back from a backup: it had come to `lost`, and goes on from `link`.
 
-    It holds in this round only: whoever reads the log again, or after catching up, must not take it in a later one.
+    It holds in this round only, as a vote does.
     """
 
     round: Positive
+    chain: Digest
     lost: Link
     link: Link
 

@@ -143,12 +143,14 @@ class History:
     def note(self, entry: Vote | Restored, payload: bytes) -> bool:
         """Count a vote or a restored ledger; False where it changes nothing."""
         sender = entry.sender
+        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
+            return False
         if sum(note.sender == sender for note in self.notes) >= MOST_NOTES:
             return False
         if isinstance(entry, Vote):
             if self.tally.broken(entry.decision) or not self.tally.add(sender, entry.decision):
                 return False
-        elif entry.round == self.closed + 1 and entry.lost == self.links.get(sender) != entry.link:
+        elif entry.lost == self.links.get(sender) != entry.link:
             self.links[sender] = entry.link
             self.restored[sender] = self.closed + 1
         else:

@@ -218,9 +218,11 @@ class Replica(Following):
 
     def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
         decision = entry.decision
-        if self.ended:
+        if self.ended or entry.round <= self.closed:
             return
-        if broken := self._history.tally.broken(decision):
+        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
+            yield self._happening("other history", entry.sender, "a vote after another history", payload)
+        elif broken := self._history.tally.broken(decision):
             yield self._happening("refused", entry.sender, broken, payload)
         elif self._history.note(entry, payload):
             yield self._happening("vote", entry.sender, f"for: {decision.action} {decision.client or ''}".strip())

@@ -153,6 +153,10 @@ class Standing:
         """The levels of the run, after the closed rounds."""
         return self._history.coordinator.tracks
 
+    def has_voted(self, client: str, decision: Decision) -> bool:
+        """Whether a peer's vote for this counts, or it is decided."""
+        return self._history.tally.has(client, decision)
+
     def records_asked(self, client: str) -> int:
         """Records that all rounds up to the open one have asked of a peer, less those known not to have answered.
 
@@ -228,11 +232,11 @@ class Standing:
 
     def vote(self, sender: str, decision: Decision) -> Vote:
         """A vote for a decision."""
-        return Vote(self.study.digest, self.study.run, sender, decision)
+        return Vote(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, decision)
 
     def restored(self, sender: str, lost: Link, link: Link) -> Restored:
         """That a ledger was put back from a backup."""
-        return Restored(self.study.digest, self.study.run, sender, self.closed + 1, lost, link)
+        return Restored(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, lost, link)
 
     def checkpoint(self, sender: str, asks: Sequence[LevelAsk] = ()) -> Checkpoint:
         """Where this peer stands; `asks` is the next question, where it has answered that."""

@@ -1,4 +1,4 @@
-"""A peer compares its ledger with what the log shows of it; after a restore nobody is asked twice."""
+"""What a peer does: it compares its ledger with what the log shows, asks nobody twice, and casts its people's votes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from privatile.federation.peer.conduct import Conduct
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.peer.votes import VoteBox
+from privatile.federation.replica.entries import Decision
+from privatile.federation.replica.peer_log import LogEntry
 from tests.federation.logged_peers import LoggedPeer, Peers
 from tests.marks import forget_marks
 
@@ -84,4 +86,48 @@ def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> N
     with Ledger.open(ledger_file, read_only=True) as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert all(one[1] <= other[0] for one, other in pairwise(spans))
+    peers.close()
+
+
+def test_a_vote_that_comes_after_its_round_is_cast_again(tmp_path: Path) -> None:
+    peers = Peers(tmp_path)
+    north = peers["north"]
+    peers.play(1)
+    north.responder.ledger.close()
+    north.log.close()
+    votes, went_on = VoteBox(north.folder.path / "votes"), conduct(north, restored=False)
+    sent: list[bytes] = []
+
+    class Slow(ListedLog):
+        async def publish(self, payload: bytes) -> None:
+            if b'"kind":"vote"' in payload:
+                sent.append(payload)
+
+    port = cast("LogPort", Slow(peers, "north"))
+
+    def cast_votes() -> None:
+        asyncio.run(went_on.act(port, 0.0))
+
+    def arrive(payload: bytes) -> None:
+        peers.write("north", payload)
+        went_on.seen(LogEntry(peers.position, "north", payload))
+
+    abort = Decision("abort")
+    votes.put(abort)
+    cast_votes()
+    cast_votes()
+    (late,) = sent  # once
+    peers.play(1)
+    arrive(late)
+    assert not north.replica.has_voted("north", abort)
+    assert votes.pending() == [abort]  # it would be lost otherwise
+    cast_votes()
+    (_, again) = sent
+    arrive(again)
+    assert north.replica.has_voted("north", abort)
+    assert votes.pending() == []
+    # One whose file is still there after it was counted, as after a crash, is not cast again.
+    votes.put(abort)
+    cast_votes()
+    assert (votes.pending(), len(sent)) == ([], 2)
     peers.close()
