@@ -76,7 +76,7 @@ class LogPort:
         self._news = False
         """Whether the last applied entry, or the log's end, has been seen."""
         self._last: LogEntry | None = None
-        """The last entry that this connection has read."""
+        """The last entry that this connection has read: a consumer that is made again must find it in its place."""
         self.behind = 1
         """Entries in the log after the last one that has arrived: what is decided before they are read may be late."""
         self._requested = 0
@@ -131,7 +131,7 @@ class LogPort:
         if reply.error or (self._expected is not None and not reply.num_pending):
             await self.requests.check(self._next if self._expected is not None else 0)
         if reply.error:
-            raise BrokerError(f"the servers do not let the log be read: {reply.error.description}.")
+            raise BrokerError(f"the servers do not let the log be read: {reply.error.description:.200}.")
         self._consumer, self._begins, self._delivered = reply.name, begins, 0
         self._heard = self._looked = asyncio.get_running_loop().time()
         if self._next == begins:
@@ -139,14 +139,17 @@ class LogPort:
         await self._request_entries()
 
     async def _read_singly(self) -> None:
-        while not self._lives:
-            found = await self.requests.entry(self._next)
-            if found is None:
-                if self.verified:
-                    self._reach(0)
-                await asyncio.sleep(SINGLY)
-            elif found.position == self._next:
+        while not self._lives and not self._broken:
+            position = self._next
+            found = await self.requests.entry(position)
+            if position != self._next or self._broken:  # the consumer has brought it meanwhile
+                continue
+            if found is not None and found.position == position:
                 self._take(found, 1)
+                continue
+            if found is None and self.verified and not self._lives:
+                self._reach(0)
+            await asyncio.sleep(SINGLY)
 
     async def _request_entries(self) -> None:
         self._requested, self._requested_at = BATCH, asyncio.get_running_loop().time()
@@ -178,15 +181,15 @@ class LogPort:
 
     def _take(self, entry: LogEntry, behind: int) -> None:
         """The entry at the next position; so many come after it."""
-        self._next += 1
-        if self._expected is None:
-            self._last = entry
-            self._arrived.append(entry)
-        elif self._expected == payload_digest(entry.payload):
-            self._expected, self._news = None, True
-        else:
-            self._expected = None
+        if self._expected not in (None, payload_digest(entry.payload)):
             self._break("another log")
+            return
+        if self._expected is None:
+            self._arrived.append(entry)
+        else:
+            self._expected, self._news = None, True
+        self._last = entry
+        self._next += 1
         self._reach(behind)
 
     def _reach(self, behind: int) -> None:
@@ -221,6 +224,7 @@ class LogPort:
         """
         loop = asyncio.get_running_loop()
         while not self._arrived:
+            self._wake.clear()
             if self.lost.is_set():
                 raise BrokerError("the connection with the server was lost.")
             if self._broken == "another log":
@@ -238,7 +242,6 @@ class LogPort:
             if now >= until or self._news:
                 self._news = False
                 return ()
-            self._wake.clear()
             pause = min(until - now, HEARTBEAT, self._outbox.next_at(until) - now)
             timer = loop.call_later(max(pause, 0.001), self._wake.set)
             await self._wake.wait()

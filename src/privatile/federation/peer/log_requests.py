@@ -103,7 +103,7 @@ class LogRequests:
                 raise BrokerError("there is no log yet: an organization that runs a server makes it when it starts.")
             reply = await self._ask(f"STREAM.CREATE.{self.stream}", lambda: self._settings)
         if reply.error:
-            raise BrokerError(f"the servers do not give the log: {reply.error.description}.")
+            raise BrokerError(f"the servers do not give the log: {reply.error.description:.200}.")
         other = [name for name, value in self._settings.items() if reply.config.get(name) != value]
         if other:
             raise LogLost(

@@ -10,6 +10,7 @@ import logging
 import random
 import re
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,9 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
 
 WATCH = 0.5
 """Seconds between checks that a connection is still open."""
+
+MOST_CAUSES = 100
+"""Errors of one connection that are kept: what a server sends must not fill this process."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +82,12 @@ async def connected(
     """
     logging.getLogger("asyncio").addFilter(_is_no_noise)
     lost = asyncio.Event()
-    causes: list[BaseException] = []
+    causes: deque[BaseException] = deque(maxlen=MOST_CAUSES)
     complaints: list[str] = []
 
     async def on_error(error: Exception) -> None:
         causes.append(error)
-        if "permissions violation" in str(error).lower():
+        if "permissions violation" in str(error).lower() and len(complaints) < MOST_CAUSES:
             complaints.append(str(error))
 
     async def on_closed() -> None:

@@ -1,0 +1,128 @@
+"""Reading the log entry by entry while there is no consumer, without a server: what comes late, and another log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from privatile.federation.peer.log_port import LogPort
+from privatile.federation.peer.log_requests import LogLost, Reply
+from privatile.federation.replica.chain import payload_digest
+from privatile.federation.replica.peer_log import LogEntry
+
+
+class Servers:
+    """A log that can be read entry by entry; nobody makes consumers."""
+
+    def __init__(self, *payloads: bytes) -> None:
+        self.payloads = payloads
+        self.asked: list[int] = []
+        self.may_reply = asyncio.Event()
+        self.may_reply.set()
+
+    async def check(self, position: int) -> None:
+        pass
+
+    async def consumer(self, peer: str, position: int) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def entry(self, position: int) -> LogEntry | None:
+        self.asked.append(position)
+        found = self.payloads[position - 1 : position]
+        await asyncio.sleep(0)
+        await self.may_reply.wait()
+        return LogEntry(position, "site1", found[0]) if found else None
+
+
+async def opened(servers: Servers, position: int = 0, last: bytes = b"") -> LogPort:
+    async def nothing(*_: object, **__: object) -> None:
+        pass
+
+    connection: Any = SimpleNamespace(nc=SimpleNamespace(subscribe=nothing, publish=nothing), lost=asyncio.Event())
+    port = LogPort(connection, "0" * 12, 0, "site0", replicas=1)
+    made: Any = servers
+    port.requests = made
+    await port.open(position, payload_digest(last) if position else "")
+    return port
+
+
+def soon() -> float:
+    return asyncio.get_running_loop().time() + 5.0
+
+
+def test_of_another_log_nothing_is_read_while_this_peer_is_busy() -> None:
+    async def play(last: bytes) -> list[bytes]:
+        port = await opened(Servers(b"a", b"b", b"x", b"y", b"z"), 3, last)
+        await asyncio.sleep(0.05)  # it answers, in another thread
+        try:
+            return [entry.payload for entry in await port.entries(soon())]
+        finally:
+            port.close()
+
+    with pytest.raises(LogLost, match="was replaced"):
+        asyncio.run(play(b"c"))
+    assert asyncio.run(play(b"x")) == [b"y", b"z"]  # negative control: the same log
+
+
+def test_a_log_that_is_replaced_before_anything_new_was_read_is_noticed() -> None:
+    async def play(replaced: bool) -> list[bytes]:
+        servers = Servers(b"a", b"b", b"c")
+        port = await opened(servers, 3, b"c")
+        while not port.verified:
+            await port.entries(soon())
+        await asyncio.sleep(0.02)
+        servers.payloads = (b"x", b"y", b"z", b"w") if replaced else (b"a", b"b", b"c", b"d")
+        port._consumer = "gone"  # a consumer of the old stream
+        port._break("status 409")
+        found: list[bytes] = []
+        while not found:
+            found += [entry.payload for entry in await port.entries(soon())]
+        port.close()
+        return found
+
+    with pytest.raises(LogLost, match="was replaced"):
+        asyncio.run(play(True))
+    assert asyncio.run(play(False)) == [b"d"]
+
+
+def test_a_reply_that_comes_late_is_not_the_end_of_the_log() -> None:
+    async def play() -> None:
+        servers = Servers()
+        servers.may_reply.clear()
+        port = await opened(servers)
+        await asyncio.sleep(0.01)
+        assert servers.asked == [1]
+        port._take(LogEntry(1, "site1", b"a"), 7)  # by the consumer
+        servers.payloads = (b"a",)
+        servers.may_reply.set()
+        while servers.asked == [1]:
+            await asyncio.sleep(0)
+            assert port.behind == 7  # nothing is decided before they are read
+        port.close()
+
+    asyncio.run(play())
+
+
+def test_entries_that_come_while_others_are_published_are_given_at_once() -> None:
+    async def play() -> float:
+        loop = asyncio.get_running_loop()
+        port = await opened(Servers())
+        port.close()
+        await asyncio.sleep(0.01)
+        began = loop.time()
+
+        async def send(payload: bytes) -> None:
+            port._take(LogEntry(1, "site1", b"a"), 1)
+
+        await port.publish(b"mine")
+        port._send = send  # type: ignore[method-assign]
+        for unseen in port._outbox._unseen.values():
+            unseen.at = 0.0
+        assert [entry.payload for entry in await port.entries(began + 5.0)] == [b"a"]
+        return loop.time() - began
+
+    assert asyncio.run(play()) < 0.2
