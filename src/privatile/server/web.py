@@ -7,8 +7,8 @@ import ipaddress
 import re
 import socket
 import time
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from privatile.errors import InputError, require
@@ -103,12 +103,6 @@ def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.
         return bound
 
 
-WHOLE_RESPONSE = "privatile.whole_response"
-"""The extension of ASGI by which an application may give a response whole: `(status, headers, body) -> bool`.
-
-The headers are bytes as they go over the wire, without status line, date and length. False: this response must be sent
-message by message. uvicorn looks at every header of every response, a third of the time of a survey's gateway."""
-
 LARGEST_HEADERS = 16_384
 """Bytes of a request's headers; browsers send some hundred."""
 
@@ -116,94 +110,80 @@ LARGEST_REQUEST = 1 << 20
 """Bytes of a request in all: of a header that does not end, too, or of what follows a body."""
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A response, for ASGI and as the bytes that go over the wire; a header needs no look at every response."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    """Without date and length, which are the server's."""
+    body: bytes
+    line: bytes = field(init=False)
+    rest: bytes = field(init=False)
+    """What follows the status line and the server's own headers."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", b"HTTP/1.1 %d %b\r\n" % (self.status, PHRASES[self.status]))
+        headers = b"".join(b"%b: %b\r\n" % pair for pair in self.headers)
+        object.__setattr__(self, "rest", b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(self.body), self.body))
+
+
+Direct = Mapping[bytes, Callable[[bytes, bytes, Callable[[Whole], None]], None]]
+"""What an application answers itself to a POST, by its path: `(host, body, respond) -> None`.
+
+It calls `respond` once, at once or later. See `direct_requests`."""
+
+
 def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
 
     A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
     response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. `fast`
-    parses requests with httptools where it is installed, on an event loop of uvloop.
+    parses requests with httptools where it is installed, on an event loop of uvloop; there an application's `direct`
+    (see `Direct`) answers plain requests without a task. Requests that are none are not logged: anybody can send them,
+    as many as they like. Errors of the application are.
     """
     uvicorn = require("uvicorn", extra)
     base = _parser(fast)
-    whole = base.__module__.endswith("httptools_impl")
 
     class Protocol(base):  # type: ignore[misc, valid-type]
-        headers_seen = 0
-        received = 0
-        """Bytes since the last request began."""
+        direct = getattr(app, "direct", {})
+        served = 0
+        """Requests that were answered directly."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._expect_request(None)
+            self._expect_request()
 
-        def data_received(self, data: bytes) -> None:
-            self.received += len(data)
-            if whole and self.received > LARGEST_REQUEST:
-                self.transport.close()
-                return
-            super().data_received(data)
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._patience.cancel()  # would keep all that is left of the connection
+            super().connection_lost(exc)
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            # httptools only: h11 has a limit of its own.
-            self.headers_seen += len(name) + len(value)
-            if self.headers_seen > LARGEST_HEADERS:
-                self.transport.close()
-                return
-            super().on_header(name, value)
+        def _expect_request(self) -> None:
+            self._patience = self.loop.call_later(request_timeout, self._close_unless_after, self.cycle, self.served)
 
-        def on_headers_complete(self) -> None:
-            super().on_headers_complete()
-            if self.cycle is not None and self.parser.should_upgrade():
-                # httptools takes what follows for another protocol, or for a new request: nothing more is read here.
-                self.cycle.keep_alive = False
-            if whole and self.cycle is not None:
-                self.cycle.scope["extensions"] = {WHOLE_RESPONSE: partial(_respond, self.cycle)}
-
-        def on_message_begin(self) -> None:
-            self.headers_seen = self.received = 0
-            super().on_message_begin()
-
-        def _expect_request(self, last: Any) -> None:
-            self.loop.call_later(request_timeout, self._close_unless_after, last)
-
-        def _close_unless_after(self, last: Any) -> None:
+        def _close_unless_after(self, last: Any, served: int) -> None:
             """Close a connection that waits, with none or half of a request, since before the last look."""
             if self.transport.is_closing():
                 return
             cycle = self.cycle
-            if cycle is last and (cycle is None or cycle.response_complete):
+            if cycle is last and served == self.served and (cycle is None or cycle.response_complete):
                 self.transport.close()
             else:
-                self._expect_request(cycle)
+                self._expect_request()
 
-    defaults = {"log_level": "warning", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
+    defaults = {"log_level": "error", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
     loop = {"loop": "auto"} if fast else {}
     return uvicorn.Server(uvicorn.Config(app, **{**defaults, **loop, "http": Protocol, **settings}))
-
-
-def _respond(cycle: Any, status: int, headers: bytes, body: bytes) -> bool:
-    """Write a whole response in one piece, as uvicorn's `RequestResponseCycle.send` would in two (WHOLE_RESPONSE)."""
-    if cycle.disconnected or cycle.response_started or not cycle.keep_alive or cycle.flow.write_paused:
-        return False
-    if cycle.scope["method"] == "HEAD":  # has a length, and no body
-        return False
-    cycle.response_started, cycle.waiting_for_100_continue = True, False
-    own = b"".join([b"%b: %b\r\n" % pair for pair in cycle.default_headers])
-    line = b"HTTP/1.1 %d %b\r\n" % (status, PHRASES[status])
-    cycle.transport.write(b"%b%b%bcontent-length: %d\r\n\r\n%b" % (line, own, headers, len(body), body))
-    cycle.response_complete = True
-    cycle.message_event.set()
-    cycle.on_response()
-    return True
 
 
 def _parser(fast: bool) -> Any:
     """The class that reads requests."""
     if fast:
         with contextlib.suppress(ImportError):
-            from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+            from privatile.server.direct_requests import DirectProtocol
 
-            return HttpToolsProtocol
+            return DirectProtocol
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     return H11Protocol

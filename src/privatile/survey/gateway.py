@@ -9,6 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -19,11 +20,11 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from privatile.errors import StoreError
-from privatile.server.web import WHOLE_RESPONSE, goes_by
+from privatile.server.web import Direct, Whole, goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.protocol import CODE, LATEST_ROUND
-from privatile.survey.service import HARMLESS, Refusal, SurveyService
+from privatile.survey.service import HARMLESS, Handed, Refusal, SurveyService, Taken
 
 LARGEST_BODY = 512
 """Bytes of a request with a code: such a body has some 80."""
@@ -47,8 +48,7 @@ HEADERS = {
 }
 """Of every response."""
 
-
-NOTHING: Mapping[str, Any] = {}
+Respond = Callable[[Whole], None]
 
 
 class Pages(Protocol):
@@ -112,13 +112,18 @@ class Gateway:
         self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
         common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._page_headers = common
-        self._json_headers = [*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        again = [*self._json_headers, (b"retry-after", RETRY)]
-        self._heads = {
-            retry: (headers, b"".join(b"%b: %b\r\n" % pair for pair in headers))
-            for retry, headers in ((False, self._json_headers), (True, again))
+        self._json_headers = (*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+        self._failed = {
+            status: self._whole(status, {"error": reason}, retry=status == 503) for status, reason in REASONS.items()
         }
-        """Headers of a reply to a device, for ASGI and as bytes; with a time after which to come again, or without."""
+        self._refusals = {
+            reason: self._whole(status, {"error": reason}, retry=reason == "wait")
+            for reason, status in REFUSALS.items()
+        }
+        self._answers = {Taken(*both): self._whole(200, _outcome(*both)) for both in product((True, False), repeat=2)}
+        self._question: Callable[[Handed], Whole] = lru_cache(16)(self._whole_question)
+        self.direct: Direct = {b"/question": self._directly(False), b"/answer": self._directly(True)}
+        """The two requests with a code, for a server that answers them without a task."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -128,12 +133,12 @@ class Gateway:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
-            await self._fail(scope, send, 421)
+            await self._fail(send, 421)
         elif scope["query_string"]:
-            await self._fail(scope, send, 400)
+            await self._fail(send, 400)
         elif path in ("/question", "/answer"):
             if scope["method"] != "POST":
-                await self._fail(scope, send, 405)
+                await self._fail(send, 405)
             else:
                 await self._with_code(path == "/answer", scope, receive, send)
         else:
@@ -155,64 +160,68 @@ class Gateway:
         if message.get("more_body") or message["type"] != "http.request":
             whole = await _whole_body(body, receive)
             if whole is None:
-                await self._fail(scope, send, 408)
+                await self._fail(send, 408)
                 return
             body = whole
-        if len(body) > LARGEST_BODY:
-            await self._fail(scope, send, 413)
-            return
-        try:
-            reply = await (self._answer(body) if is_answer else self._question(body))
-        except Refusal as refusal:
-            reason = str(refusal)
-            await self._reply(scope, send, REFUSALS[reason], {"error": reason}, retry=reason == "wait")
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            await self._fail(scope, send, 400)
-        except StoreError:
-            await self._reply(scope, send, 503, {"error": REASONS[503]}, retry=True)
-        else:
-            await self._reply(scope, send, 200, reply)
+        reply: asyncio.Future[Whole] = asyncio.get_running_loop().create_future()
+        self._respond(is_answer, body, lambda whole: None if reply.done() else reply.set_result(whole))
+        await _send(send, await reply)
 
-    async def _question(self, body: bytes) -> dict[str, Any]:
-        asked = _question_body.decode(body)
-        if not CODE.fullmatch(asked.code):
-            raise Refusal("unknown")
-        handed = await self._service.question(asked.code, asked.visit)
-        return {
+    def _directly(self, is_answer: bool) -> Callable[[bytes, bytes, Respond], None]:
+        """The same for a server that gives a body whole, and takes a response whole (`Direct`)."""
+
+        def respond(host: bytes, body: bytes, reply: Respond) -> None:
+            if self._known(host.decode("latin-1")):
+                self._respond(is_answer, body, reply)
+            else:
+                reply(self._failed[421])
+
+        return respond
+
+    def _respond(self, is_answer: bool, body: bytes, reply: Respond) -> None:
+        """Answer a request with a code, now or once its change is on the disk."""
+        try:
+            if len(body) > LARGEST_BODY:
+                reply(self._failed[413])
+            elif is_answer:
+                sent = _answer_body.decode(body)
+                _require_code(sent.code)
+                if not 1 <= sent.round < LATEST_ROUND:
+                    raise msgspec.DecodeError("no round")
+                self._service.answer(sent.code, sent.round, sent.answer, lambda taken: reply(self._taken(taken)))
+            else:
+                asked = _question_body.decode(body)
+                _require_code(asked.code)
+                self._service.question(asked.code, asked.visit, lambda handed: reply(self._handed(handed)))
+        except (Refusal, StoreError) as error:
+            reply(self._refused(error))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            reply(self._failed[400])
+
+    def _handed(self, handed: Handed | Exception) -> Whole:
+        return self._refused(handed) if isinstance(handed, Exception) else self._question(handed)
+
+    def _taken(self, taken: Taken | Exception) -> Whole:
+        return self._refused(taken) if isinstance(taken, Exception) else self._answers[taken]
+
+    def _refused(self, error: Exception) -> Whole:
+        return self._failed[503] if isinstance(error, StoreError) else self._refusals[str(error)]
+
+    def _whole(self, status: int, content: dict[str, Any], *, retry: bool = False) -> Whole:
+        again = ((b"retry-after", RETRY),) if retry else ()
+        return Whole(status, (*self._json_headers, *again), _encode(content))
+
+    def _whole_question(self, handed: Handed) -> Whole:
+        content = {
             "survey": self._service.study.survey,
             "round": handed.round,
             "query": repr(handed.query),  # the shortest text that is read back as the same double
             "handed_before": handed.handed_before,
         }
+        return self._whole(200, content)
 
-    async def _answer(self, body: bytes) -> dict[str, Any]:
-        sent = _answer_body.decode(body)
-        if not CODE.fullmatch(sent.code):
-            raise Refusal("unknown")
-        if not 1 <= sent.round < LATEST_ROUND:
-            raise msgspec.DecodeError("no round")
-        taken = await self._service.answer(sent.code, sent.round, sent.answer)
-        reply: dict[str, Any] = {"counted": taken.counted}
-        if not taken.counted:
-            reply["reason"] = "late"
-        if taken.repeat:
-            reply["repeat"] = True
-        return reply
-
-    async def _reply(
-        self, scope: Scope, send: Send, status: int, content: dict[str, Any], *, retry: bool = False
-    ) -> None:
-        body = _encode(content)
-        headers, head = self._heads[retry]
-        whole = scope.get("extensions", NOTHING).get(WHOLE_RESPONSE)
-        if whole is not None and whole(status, head, body):
-            return
-        length = (b"content-length", str(len(body)).encode())
-        await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-        await send({"type": "http.response.body", "body": body})
-
-    async def _fail(self, scope: Scope, send: Send, status: int) -> None:
-        await self._reply(scope, send, status, {"error": REASONS[status]})
+    async def _fail(self, send: Send, status: int) -> None:
+        await _send(send, self._failed[status])
 
     # Pages.
 
@@ -309,6 +318,24 @@ def _json(content: dict[str, Any], status: int = 200) -> Response:
 
 def _html(page: str) -> Response:
     return Response(page, media_type="text/html", headers={"Cache-Control": "no-store"})
+
+
+def _require_code(text: str) -> None:
+    """Refuse cheaply what no code can be."""
+    if not CODE.fullmatch(text):
+        raise Refusal("unknown")
+
+
+def _outcome(counted: bool, repeat: bool) -> dict[str, Any]:
+    """What a device is told of its answer."""
+    late = {} if counted else {"reason": "late"}
+    return {"counted": counted, **late, **({"repeat": True} if repeat else {})}
+
+
+async def _send(send: Send, whole: Whole) -> None:
+    headers = [*whole.headers, (b"content-length", str(len(whole.body)).encode())]
+    await send({"type": "http.response.start", "status": whole.status, "headers": headers})
+    await send({"type": "http.response.body", "body": whole.body})
 
 
 async def _whole_body(body: bytes, receive: Receive) -> bytes | None:

@@ -6,7 +6,7 @@ visitors. The codes in memory (`table`) follow the file, after its commit.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -46,6 +46,10 @@ class Outcome(NamedTuple):
         return self.before in SPENT
 
 
+Reply = Callable[[Outcome | StoreError], None]
+"""Told what became of a change, once it is on the disk; or why it is not."""
+
+
 class _Change(NamedTuple):
     code: bytes
     place: int
@@ -55,7 +59,7 @@ class _Change(NamedTuple):
     """None: the question is handed out."""
     visit: str
     """By which a device that asks again is known; empty: not at all."""
-    reply: "asyncio.Future[Outcome]"
+    reply: "Reply"
 
 
 class Visits:
@@ -113,25 +117,20 @@ class Intake:
         """Read the codes and the open round of a file that nobody else writes."""
         return cls(store, store.codes(), store.round())
 
-    def hand(self, code: bytes, place: int, visit: str = "") -> "asyncio.Future[Outcome]":
-        """Hand out the open round's question; done once the mark of it is on the disk."""
-        return self._gather(code, place, 0, None, visit)
+    def hand(self, code: bytes, place: int, visit: str, reply: Reply) -> None:
+        """Hand out the open round's question; the reply comes once the mark of it is on the disk."""
+        self._gather(_Change(code, place, 0, None, visit, reply))
 
-    def take(self, code: bytes, place: int, round: int, answer: bool) -> "asyncio.Future[Outcome]":
-        """Take an answer in; done once it is on the disk."""
-        return self._gather(code, place, round, answer)
+    def take(self, code: bytes, place: int, round: int, answer: bool, reply: Reply) -> None:
+        """Take an answer in; the reply comes once it is on the disk."""
+        self._gather(_Change(code, place, round, answer, "", reply))
 
-    def _gather(
-        self, code: bytes, place: int, round: int, answer: bool | None, visit: str = ""
-    ) -> "asyncio.Future[Outcome]":
+    def _gather(self, change: _Change) -> None:
         if len(self._waiting) >= MOST_WAITING:
             raise Busy("too many answers wait for the disk.")
-        loop = asyncio.get_running_loop()
-        reply: asyncio.Future[Outcome] = loop.create_future()
-        self._waiting.append(_Change(code, place, round, answer, visit, reply))
+        self._waiting.append(change)
         if self._task is None:
-            self._task = loop.create_task(self._write())
-        return reply
+            self._task = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         """Write group after group until nothing waits."""
@@ -161,24 +160,31 @@ class Intake:
                 # Another program has written: the file is right, and the next attempt goes by it.
                 with suppress(StoreError):
                     self.table = self.store.codes()
-            for change in group:
-                if not change.reply.done():
-                    change.reply.set_exception(StoreError(f"not written ({type(error).__name__})"))
-                    change.reply.exception()  # a visitor who has left does not ask for it
+            failed = StoreError(f"not written ({type(error).__name__})")
+            self._tell((change.reply, failed) for change in group)
             return
         for _, place, _, after in changed:
             self.table.states[place] = after
         came = sum(one.came for one in counts)
         self.state = replace(self.state, came=self.state.came + came)
-        for change, outcome in zip(group, outcomes, strict=True):
-            if self.awaited is not None and change.answer is None and outcome.accepted:
-                self.awaited.add(change.place)
-            elif self.awaited is not None and change.answer is not None:
-                self.awaited.discard(change.place)
-            if not change.reply.done():
-                change.reply.set_result(outcome)
+        if self.awaited is not None:
+            for change, outcome in zip(group, outcomes, strict=True):
+                if change.answer is not None:
+                    self.awaited.discard(change.place)
+                elif outcome.accepted:
+                    self.awaited.add(change.place)
+        self._tell((change.reply, outcome) for change, outcome in zip(group, outcomes, strict=True))
         if came:
             self.arrived()
+
+    def _tell(self, replies: Iterable[tuple[Reply, Outcome | StoreError]]) -> None:
+        """Give every reply, whatever becomes of another."""
+        for reply, outcome in replies:
+            try:
+                reply(outcome)
+            except Exception as error:
+                context = {"message": "a reply could not be given", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
     def _decide(self, group: list[_Change]) -> tuple[list[Outcome], list[Changed], list[Count], list[int]]:
         """What becomes of each change of a group, which codes change by it, and what is counted per stratum."""

@@ -18,7 +18,7 @@ from privatile.server.open_rounds import OpenRound, Phase, RoundRule, advance, w
 from privatile.survey.codes import code_hash
 from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.intake import Intake
+from privatile.survey.intake import Intake, Outcome
 from privatile.survey.mark import SurveyMark
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import FREE, SPENT, StratumTotals, SurveyStore
@@ -73,6 +73,10 @@ def _mark_restored(store: SurveyStore, mark: SurveyMark) -> None:
 def round_rule(study: SurveyStudy) -> RoundRule:
     """What the study says about its rounds and its end."""
     return RoundRule(study.round_answers, study.round_seconds, study.grace, study.ends_at, study.end_answers)
+
+
+def _taken(outcome: Outcome | StoreError) -> Taken | Exception:
+    return outcome if isinstance(outcome, StoreError) else Taken(outcome.accepted, outcome.spent_before)
 
 
 class SurveyService:
@@ -170,27 +174,33 @@ class SurveyService:
             raise Refusal("unknown")
         return hashed, place
 
-    async def question(self, code: str, visit: str = "") -> Handed:
-        """The open question for a code, marked as handed out; not "before" where it was to the same `visit`."""
+    def question(self, code: str, visit: str, reply: "Callable[[Handed | Exception], None]") -> None:
+        """The open question for a code, marked as handed out; not "before" where it was to the same `visit`.
+
+        A refusal is raised, or comes as the reply.
+        """
         hashed, place = self._find(code)
         phase = self.state.phase
         if self.intake.table.states[place] in SPENT:
             raise Refusal("spent")
         if phase is not Phase.OPEN:
             raise Refusal("closed" if phase is Phase.CLOSED else "wait")
-        outcome = await self.intake.hand(hashed, place, visit)
+        self.intake.hand(hashed, place, visit, lambda outcome: reply(self._handed(outcome)))
+
+    def _handed(self, outcome: Outcome | StoreError) -> Handed | Exception:
+        if isinstance(outcome, StoreError):
+            return outcome
         if outcome.spent_before:
-            raise Refusal("spent")
+            return Refusal("spent")
         query = self._queries.get(outcome.round)
         if not outcome.accepted or query is None:
-            raise Refusal("wait")
+            return Refusal("wait")
         return Handed(outcome.round, query, outcome.before != FREE)
 
-    async def answer(self, code: str, number: int, answer: bool) -> Taken:
+    def answer(self, code: str, number: int, answer: bool, reply: "Callable[[Taken | Exception], None]") -> None:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
         hashed, place = self._find(code)
-        outcome = await self.intake.take(hashed, place, number, answer)
-        return Taken(outcome.accepted, outcome.spent_before)
+        self.intake.take(hashed, place, number, answer, lambda outcome: reply(_taken(outcome)))
 
     # From round to round.
 
