@@ -29,11 +29,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from privatile.core.mechanism import RandomizedResponse
 from privatile.survey.codes import new_code
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
-from benchmarks.survey_load import Line, Load, answer_survey, ask_echo, p99, take_part
+from benchmarks.survey_load import Device, Line, Load, answer_survey, ask_echo, devices, p99, play, request, take_part
 from benchmarks.survey_servers import (
     Server,
     certificate_in,
@@ -65,8 +64,8 @@ def disk_milliseconds(folder: Path) -> dict[str, float]:
 def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[str, Any]:
     """Answers and echoes in turns."""
     tls = certificate_in(work / "tls")
-    folder, codes = make_survey(work / "survey", max(100_000, int(4_000 * seconds * (turns + 2))), round_answers=ROUND)
-    left = iter(codes)
+    folder, codes = make_survey(work / "survey", max(100_000, int(8_000 * seconds * (turns + 2))), round_answers=ROUND)
+    left = iter(list(devices(codes)))
     script = Path(__file__).resolve()
     port = free_port()
     echo = Server([sys.executable, str(script), "--echo", str(port), *tls], port, work / "echo.log")
@@ -81,15 +80,15 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
             for name, server in (("echo", echo), ("answers", gateway)):
                 before = server.processor()
                 if name == "echo":
-                    load = asyncio.run(ask_echo(server.port, connections, seconds))
+                    load = play(ask_echo(server.port, connections, seconds))
                 else:
-                    load = asyncio.run(answer_survey(server.port, left, connections, seconds))
+                    load = play(answer_survey(server.port, left, connections, seconds))
                 if turn:  # the first turn warms up
                     costs[name].append((server.processor() - before) / load.done)
-                    rates[name].append(load.done / seconds)
+                    rates[name].append(load.done / load.seconds)
                     tails[name].append(p99(load.times))
                     late, waits = late + load.late, waits + load.waits
-        fresh = asyncio.run(answer_survey(gateway.port, left, 20, seconds, new_connections=True))
+        fresh = play(answer_survey(gateway.port, left, 20, seconds, new_connections=True))
         memory = gateway.memory()
     finally:
         for server in (echo, gateway):
@@ -109,7 +108,7 @@ def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[st
         "fsync_ms": disk_milliseconds(work),
         "late": late,
         "told_to_wait": waits,
-        "answers_per_second_with_new_connections": round(fresh.done / seconds),
+        "answers_per_second_with_new_connections": round(fresh.done / fresh.seconds),
         "gateway_megabytes": round(memory),
     }
 
@@ -129,7 +128,7 @@ def measure_memory(work: Path, codes: int, seconds: float) -> dict[str, Any]:
             line = Line(port, context)
             await line.open()
             while time.monotonic() < stop:
-                status, _ = await line.post("/question", b'{"code": "%s"}' % new_code().encode())
+                status, _ = await line.exchange(request("/question", b'{"code": "%s"}' % new_code().encode()))
                 load.done += status == 404
             line.close()
 
@@ -138,28 +137,29 @@ def measure_memory(work: Path, codes: int, seconds: float) -> dict[str, Any]:
 
     try:
         before = gateway.memory()
-        load = asyncio.run(answer_survey(gateway.port, iter(issued), 200, seconds))
-        refused = asyncio.run(guess(gateway.port))
+        load = play(answer_survey(gateway.port, devices(issued), 200, seconds))
+        refused = play(guess(gateway.port))
         return {
             "codes": codes,
             "megabytes_at_start": round(before),
             "megabytes_after_answers_and_guesses": round(gateway.memory()),
-            "answers_per_second": round(load.done / seconds),
+            "answers_per_second": round(load.done / load.seconds),
             "guesses_refused_per_second": round(refused / seconds),
         }
     finally:
         gateway.stop()
 
 
-def run_devices(work: Path, devices: int, connections: int) -> dict[str, Any]:
+def run_devices(work: Path, people: int, connections: int) -> dict[str, Any]:
     """So many devices through the real gateway, then the survey is closed: what came of it."""
     tls = certificate_in(work / "tls")
-    folder, codes = make_survey(work / "survey", devices)
+    folder, codes = make_survey(work / "survey", people)
     gateway = serve(folder, tls, work / "gateway.log")
     use_core(1)
+    ready = iter(list(devices(codes)))
     began = time.monotonic()
     try:
-        load = asyncio.run(answer_survey(gateway.port, iter(codes), connections, math.inf))
+        load = play(answer_survey(gateway.port, ready, connections, math.inf))
         taken = time.monotonic() - began
         subprocess.run([sys.executable, "-m", "privatile", "survey", "close", str(folder.path)], check=True)
         memory = gateway.memory()
@@ -168,15 +168,15 @@ def run_devices(work: Path, devices: int, connections: int) -> dict[str, Any]:
     from privatile.survey.status import read_status
 
     facts = read_status(folder).facts
-    if facts["answers"] + facts["late"] != devices:
-        raise RuntimeError(f"{facts['answers']} counted and {facts['late']} late of {devices}")
+    if facts["answers"] + facts["late"] != people:
+        raise RuntimeError(f"{facts['answers']} counted and {facts['late']} late of {people}")
     return {
-        "devices": devices,
+        "devices": people,
         "seconds": round(taken, 1),
-        "answers_per_second": round(devices / taken),
+        "answers_per_second": round(people / taken),
         "counted": facts["answers"],
         "late": facts["late"],
-        "late_share": facts["late"] / devices,
+        "late_share": facts["late"] / people,
         "rounds": facts["rounds"],
         "told_to_wait": load.waits,
         "p99_ms_of_a_request": round(p99(load.times), 1),
@@ -192,29 +192,29 @@ def run_arrivals(work: Path, rate: float, seconds: float) -> dict[str, Any]:
     folder, codes = make_survey(work / "survey", int(rate * seconds * 1.5) + 100)
     gateway = serve(folder, tls, work / "gateway.log")
     use_core(1)
-    load, context, rng, coins = Load(), trust_all(), random.Random(1), RandomizedResponse.from_epsilon(1.0)
+    load, context, rng = Load(), trust_all(), random.Random(1)
 
-    async def person(code: str) -> None:
+    async def person(device: Device) -> None:
         line = Line(gateway.port, context)
         await line.open()
         delay = rng.lognormvariate(math.log(0.3), 0.7)
-        await take_part(line, code, rng.gauss(50.0, 15.0), coins, rng, load, wait=1.0, delay=delay)
+        await take_part(line, device, load, wait=1.0, delay=delay)
         line.close()
 
     async def everybody() -> None:
         # By the clock: on a busy machine sleeps take longer, and people would come more slowly.
         came, began, at = [], time.monotonic(), 0.0
-        for code in codes:
+        for device in devices(codes):
             at += rng.expovariate(rate)
             if at >= seconds:
                 break
             await asyncio.sleep(max(began + at - time.monotonic(), 0.0))
-            came.append(asyncio.create_task(person(code)))
+            came.append(asyncio.create_task(person(device)))
         await asyncio.gather(*came)
 
     began = time.monotonic()
     try:
-        asyncio.run(everybody())
+        play(everybody())
     finally:
         gateway.stop()
     return {

@@ -1,9 +1,9 @@
 """Plain requests that an application answers itself, without uvicorn's task, scope and messages; all others by uvicorn.
 
-A request is plain if it is a POST of HTTP/1.1 that came in one piece, keeps its connection, waits for no other request
-on it, and has no header twice and none of those that change how a body is read. httptools reads all requests alike.
-Whatever is not plain goes the usual way, with the same bytes, so that nothing here needs a rule of its own for slow or
-divided bodies, pipelines, HTTP/1.0, HEAD, chunks or upgrades.
+A request is plain if it is a POST of HTTP/1.1 whose body came with the end of its head, keeps its connection, waits for
+no other request on it, and has no header twice and none of those that change how a body is read. Whatever is not plain
+goes the usual way, with the same bytes, so that nothing here needs a rule of its own for slow or divided bodies,
+pipelines, HTTP/1.0, HEAD, chunks or upgrades. httptools reads all requests alike.
 
 The limits on what a request may be are here, since httptools has none. Needs httptools.
 """
@@ -41,19 +41,22 @@ class _Request:
         """Send the response, unless the visitor has left; a second one is none."""
         if not (self.response_complete or self.disconnected):
             self.response_complete = True
-            self.protocol.respond(self.keep_alive, whole)
+            self.protocol.respond(self, whole)
 
 
 class DirectProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits, and with a short way for plain requests."""
 
     direct: ClassVar[Direct] = {}
+    cycle: Any
+    """The last request that came: uvicorn's, or one that is answered directly."""
     headers_seen = received = served = 0
     """Bytes of headers, and of all, since the last request began; requests that were answered directly."""
     _handler: Any = None
     """Of a request whose head is plain, and whose body has not ended."""
     _host = _body = b""
     _ready: _Ready | None = None
+    _under_way: _Request | None = None
     _own: tuple[Any, bytes] = (None, b"")
     """The server's headers (the date, renewed every second), and the same as bytes; one for all connections."""
 
@@ -142,18 +145,20 @@ class DirectProtocol(HttpToolsProtocol):
         if self._handler is None:
             super().on_message_complete()
             return
-        request = _Request(self)
-        self.cycle = request  # type: ignore[assignment]
+        self._under_way = request = _Request(self)
+        self.cycle = request
         self._ready = _Ready(self._handler, self._host, self._body, request)
         self._handler = None
 
-    def respond(self, keep_alive: bool, whole: Whole) -> None:
+    def respond(self, request: _Request, whole: Whole) -> None:
         """Write a response in one piece, and go on with what came after its request."""
-        self.cycle = None  # type: ignore[assignment]
+        self._under_way = None
+        if self.cycle is request:  # otherwise another has come, and waits
+            self.cycle = None
         self.served += 1
         if self.transport.is_closing():
             return
-        if keep_alive:
+        if request.keep_alive:
             self.transport.write(b"".join((whole.line, self._own_headers(), whole.rest)))
         else:
             self.transport.write(b"".join((whole.line, self._own_headers(), b"connection: close\r\n", whole.rest)))
@@ -170,7 +175,9 @@ class DirectProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The visitor has left: what is under way is finished, and answered to nobody."""
         self._handler = self._ready = None
-        if isinstance(self.cycle, _Request):
-            self.cycle.disconnected = True
-            self.cycle = None  # type: ignore[assignment]
+        if self._under_way is not None:
+            self._under_way.disconnected = True
+            if self.cycle is self._under_way:
+                self.cycle = None
+            self._under_way = None
         super().connection_lost(exc)

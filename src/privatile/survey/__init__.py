@@ -10,6 +10,7 @@ The public names are the modules, imported one by one: most need the extra `surv
     store      the private file: codes, and the counts of the open round
     code_table the codes in memory, found by their hashes
     intake     many changes in one commit; a reply only after its commit
+    questions  who gets the question, and who waits for the next
     mark       how an older copy of the files is found
     run        the public file: questions and counts of closed rounds
     service    a survey while it runs
@@ -36,6 +37,7 @@ __all__ = [
     "mark",
     "page",
     "protocol",
+    "questions",
     "record",
     "run",
     "service",

@@ -24,7 +24,8 @@ from privatile.server.web import Direct, Whole, goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.protocol import CODE, LATEST_ROUND
-from privatile.survey.service import HARMLESS, Handed, Refusal, SurveyService, Taken
+from privatile.survey.questions import Handed, Refusal
+from privatile.survey.service import HARMLESS, SurveyService, Taken
 
 LARGEST_BODY = 512
 """Bytes of a request with a code: such a body has some 80."""

@@ -17,8 +17,11 @@ from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, SurveyStore
 
-GATHER = 0.008
-"""Seconds from one commit to the next, at least: a disk that is fast would have one for every visitor."""
+GATHER = 0.004
+"""Seconds from one commit's beginning to the next, at least: a disk that is fast would have one for every visitor."""
+
+SHORTEST = 0.002
+"""Seconds that the first of a group waits for others, at least: people who were answered together come together."""
 
 MOST_IN_GROUP = 2_000
 """Changes of one commit: a reply waits for all of them."""
@@ -107,7 +110,7 @@ class Intake:
         """Called after every commit that brought answers."""
         self._visits = Visits()
         self._last = 0.0
-        """When the last commit ended, by the loop's clock."""
+        """When the last commit began, by the loop's clock."""
         self._waiting: list[_Change] = []
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="survey-disk")
         self._task: asyncio.Task[None] | None = None
@@ -137,12 +140,12 @@ class Intake:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                if (rest := self._last + GATHER - loop.time()) > 0.0:
-                    await asyncio.sleep(rest)
+                now = loop.time()
+                await asyncio.sleep(max(self._last + GATHER - now, SHORTEST))
                 async with self.alone:
+                    self._last = loop.time()
                     group, self._waiting = self._waiting[:MOST_IN_GROUP], self._waiting[MOST_IN_GROUP:]
                     await self._commit(group)
-                self._last = loop.time()
         finally:
             self._task = None
 

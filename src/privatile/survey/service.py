@@ -20,8 +20,9 @@ from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake, Outcome
 from privatile.survey.mark import SurveyMark
+from privatile.survey.questions import Asked, Handed, Questions, Refusal
 from privatile.survey.run import SurveyRun
-from privatile.survey.store import FREE, SPENT, StratumTotals, SurveyStore
+from privatile.survey.store import StratumTotals, SurveyStore
 from privatile.survey.study import SurveyStudy
 
 T = TypeVar("T")
@@ -40,18 +41,6 @@ HARMLESS = (LOG_KEPT, NO_MARK)
 
 FRESH = 1.0
 """Seconds between two computations of the result, at least."""
-
-
-class Refusal(Exception):
-    """Why a request with a code gets nothing: `unknown`, `spent`, `closed`, `wait`."""
-
-
-class Handed(NamedTuple):
-    """A question, and whether its code was given one before."""
-
-    round: int
-    query: float
-    handed_before: bool
 
 
 class Taken(NamedTuple):
@@ -93,7 +82,6 @@ class SurveyService:
         """What cannot be done at the moment, and is tried again: go on with the round, compute the result."""
         self._clock = clock
         self._mark = SurveyMark.of(study)
-        self._queries: dict[int, float] = {}
         self._run_thread = ThreadPoolExecutor(1, thread_name_prefix="survey-run")
         self._news = asyncio.Event()
         self._stopping = False
@@ -124,6 +112,7 @@ class SurveyService:
             _mark_restored(store, self._mark)
         self.intake = Intake.open(store)
         self.intake.arrived = self._look_if_due
+        self.questions = Questions(self.intake, keep=follow)
         self._require_newest()
         async with self.intake.alone:
             await self._recover()
@@ -174,30 +163,14 @@ class SurveyService:
             raise Refusal("unknown")
         return hashed, place
 
-    def question(self, code: str, visit: str, reply: "Callable[[Handed | Exception], None]") -> None:
+    def question(self, code: str, visit: str, reply: Callable[[Handed | Exception], None]) -> None:
         """The open question for a code, marked as handed out; not "before" where it was to the same `visit`.
 
         A refusal is raised, or comes as the reply.
         """
-        hashed, place = self._find(code)
-        phase = self.state.phase
-        if self.intake.table.states[place] in SPENT:
-            raise Refusal("spent")
-        if phase is not Phase.OPEN:
-            raise Refusal("closed" if phase is Phase.CLOSED else "wait")
-        self.intake.hand(hashed, place, visit, lambda outcome: reply(self._handed(outcome)))
+        self.questions.ask(Asked(*self._find(code), visit, reply))
 
-    def _handed(self, outcome: Outcome | StoreError) -> Handed | Exception:
-        if isinstance(outcome, StoreError):
-            return outcome
-        if outcome.spent_before:
-            return Refusal("spent")
-        query = self._queries.get(outcome.round)
-        if not outcome.accepted or query is None:
-            return Refusal("wait")
-        return Handed(outcome.round, query, outcome.before != FREE)
-
-    def answer(self, code: str, number: int, answer: bool, reply: "Callable[[Taken | Exception], None]") -> None:
+    def answer(self, code: str, number: int, answer: bool, reply: Callable[[Taken | Exception], None]) -> None:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
         hashed, place = self._find(code)
         self.intake.take(hashed, place, number, answer, lambda outcome: reply(_taken(outcome)))
@@ -302,7 +275,7 @@ class SurveyService:
         rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
         if rounds != self.state.number - 1 or query is None:
             raise self._two_moments(rounds, self.state.number)
-        self._queries = {self.state.number: query}
+        self.questions.open(self.state.number, query)
 
     # What pages show.
 
@@ -354,6 +327,7 @@ class SurveyService:
         self._news.set()
         self._stale.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.questions.stop()
         await self.intake.stop()
         self._set_mark()
         with suppress(Exception):

@@ -27,9 +27,9 @@ TRIAL_DAYS = 30
 
 MOST_CONNECTIONS = 65_536
 
-COLLECT_AFTER = 50_000
-"""Objects after which cycles are looked for: two hundred requests under way have some 20,000, and with Python's own 700
-they would be looked through all the time."""
+COLLECT_AFTER = 10_000
+"""Objects after which cycles are looked for: two hundred requests under way have some thousands, and with Python's own
+700 they would be looked through all the time."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 

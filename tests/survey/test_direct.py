@@ -1,0 +1,216 @@
+"""A survey's gateway behind a real server's protocol: both ways to its two requests say and count the same."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privatile.survey import gateway as gateway_module
+from privatile.survey import questions as questions_module
+from privatile.survey.gateway import HEADERS, LARGEST_BODY, Gateway
+from privatile.survey.service import SurveyService
+from privatile.survey.store import Count, SurveyStore
+from tests.server.direct_kit import Connection, post
+from tests.survey.kit import Made, make_survey
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    return make_survey(tmp_path / "survey")
+
+
+class Line:
+    """A visitor's connection, and the survey behind it."""
+
+    def __init__(self, service: SurveyService, app: Gateway, direct: bool) -> None:
+        self.service, self.app = service, app
+        self.wire = Connection(app, direct=direct)
+
+    async def send(self, *pieces: bytes, replies: int = 1) -> list[tuple[int, dict[str, Any]]]:
+        """Send, and read so many responses."""
+        self.wire.transport.written = b""
+        await self.wire.send(*pieces)
+        came = await self.wire.replies(replies)
+        parts = [part.partition(b"\r\n\r\n") for part in came.split(b"HTTP/1.1 ")[1:]]
+        return [(int(head[:3]), json.loads(body or b"{}")) for head, _, body in parts]
+
+
+@asynccontextmanager
+async def visited(made: Made, *, direct: bool = True, follow: bool = False) -> AsyncIterator[Line]:
+    service = SurveyService.of(made.folder)
+    await service.start(follow=follow)
+    line = Line(service, Gateway(service, host="127.0.0.1"), direct)
+    try:
+        yield line
+    finally:
+        line.wire.lose()
+        await service.stop()
+
+
+def question(code: str) -> bytes:
+    return post(b"/question", json.dumps({"code": code}).encode())
+
+
+def answer(code: str, bit: bool = True, number: int = 1) -> bytes:
+    return post(b"/answer", json.dumps({"code": code, "round": number, "answer": bit}).encode())
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_person_asks_and_answers_once(made: Made, direct: bool) -> None:
+    async def scene() -> None:
+        async with visited(made, direct=direct) as line:
+            code, other = made.codes[:2]
+            ((status, asked),) = await line.send(question(code))
+            assert (status, asked["round"], asked["handed_before"]) == (200, 1, False)
+            assert await line.send(answer(code)) == [(200, {"counted": True})]
+            assert await line.send(answer(code, False)) == [(200, {"counted": True, "repeat": True})]
+            assert await line.send(question(code)) == [(409, {"error": "spent"})]
+            assert await line.send(answer(other, number=7)) == [(200, {"counted": False, "reason": "late"})]
+            assert line.service.intake.store.counts() == [Count(1, 1)]
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_what_is_refused(made: Made, direct: bool) -> None:
+    code = made.codes[0]
+    refused = {
+        post(b"/answer", b"{}"): (400, "malformed"),
+        post(b"/answer", b'{"code": "%b", "round": 0, "answer": true}' % code.encode()): (400, "malformed"),
+        post(b"/question", b'{"code": "\xff"}'): (400, "malformed"),
+        post(b"/question", b'{"code": "%b", "more": 1}' % code.encode()): (400, "malformed"),
+        post(b"/question?x=y", b"{}"): (400, "malformed"),
+        post(b"/question", b" " * (LARGEST_BODY + 1)): (413, "size"),
+        post(b"/question", b"{}", host=b"evil.example"): (421, "host"),
+        post(b"/question", b"{}", b"Host: localhost"): (421, "host"),
+        question("A" * 22): (404, "unknown"),
+        question("x"): (404, "unknown"),
+        answer("A" * 22): (404, "unknown"),
+        question(code).replace(b"POST", b"PUT"): (405, "method"),
+    }
+
+    async def scene() -> None:
+        async with visited(made, direct=direct) as line:
+            for sent, (status, reason) in refused.items():
+                assert await line.send(sent) == [(status, {"error": reason})], sent
+            assert not any(line.service.intake.table.states)
+
+    asyncio.run(scene())
+
+
+def test_responses_of_both_ways_are_equal_to_the_byte(made: Made, tmp_path: Path) -> None:
+    async def scene(made: Made, direct: bool) -> bytes:
+        async with visited(made, direct=direct) as line:
+            code = made.codes[0]
+            pieces = [question(code), answer(code), question(code), question("A" * 22), post(b"/answer", b"x")]
+            for number, piece in enumerate(pieces):
+                await line.wire.send(piece)
+                await line.wire.replies(number + 1)
+            return line.wire.transport.written.replace(line.service.study.survey.encode(), b"")
+
+    direct = asyncio.run(scene(made, True))
+    assert direct == asyncio.run(scene(make_survey(tmp_path / "other"), False))
+    for name, value in HEADERS.items():
+        assert direct.lower().count(f"{name}: {value}".lower().encode()) == 5
+    assert b"set-cookie" not in direct.lower()
+
+
+def test_requests_in_one_packet_are_answered_in_order(made: Made) -> None:
+    async def scene() -> None:
+        async with visited(made) as line:
+            code, other = made.codes[:2]
+            health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            packet = question(code) + health + answer(code) + answer(code, False) + question("A" * 22) + question(other)
+            found = await line.send(packet, replies=6)
+            assert [status for status, _ in found] == [200, 200, 200, 200, 404, 200]
+            assert found[0][1]["round"] == 1
+            assert found[1][1]["state"] == "open"
+            assert [body for _, body in found[2:4]] == [{"counted": True}, {"counted": True, "repeat": True}]
+            assert line.service.intake.store.counts() == [Count(1, 1)]
+
+    asyncio.run(scene())
+
+
+def test_a_slow_body_and_one_without_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_module, "SLOWEST_BODY", 0.05)
+
+    async def scene() -> None:
+        async with visited(made) as line:
+            whole = question(made.codes[0])
+            assert (await line.send(whole[:-5], whole[-5:]))[0][0] == 200
+            assert await line.send(whole[:-5]) == [(408, {"error": "slow"})]
+        async with visited(made) as line:
+            head = post(b"/answer", b"").replace(b"Content-Length: 0", b"Content-Length: 100000")
+            assert await line.send(head + b" " * 600) == [(413, {"error": "size"})]
+
+    asyncio.run(scene())
+
+
+def test_nothing_is_acknowledged_before_the_disk_has_it(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with visited(made) as line:
+            async with line.service.intake.alone:  # a commit is under way
+                await line.wire.send(answer(made.codes[0]))
+                await asyncio.sleep(0.03)
+                assert line.wire.transport.written == b""
+            assert (await line.wire.replies(1)).endswith(b'{"counted":true}')
+
+            def full(self: SurveyStore) -> None:
+                raise OSError(28, "No space left on device")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(SurveyStore, "commit", full)
+                assert await line.send(answer(made.codes[1])) == [(503, {"error": "unavailable"})]
+            assert line.service.intake.store.counts() == [Count(1, 1)]
+
+    asyncio.run(scene())
+
+
+def test_one_reply_that_fails_does_not_keep_the_others(made: Made) -> None:
+    async def scene() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        async with visited(made) as line:
+            intake = line.service.intake
+            came: list[object] = []
+
+            def failing(outcome: object) -> None:
+                raise RuntimeError("of this one alone")
+
+            for place, reply in ((0, failing), (1, came.append)):
+                intake.take(bytes(32), place, 9, True, reply)
+            while not came:
+                await asyncio.sleep(0.001)
+            assert [type(error) for error in told] == [RuntimeError]
+
+    asyncio.run(scene())
+
+
+def test_who_asks_while_a_round_closes_gets_the_next_question(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, where the round closes soon; and is told to come again where it does not."""
+
+    async def scene() -> None:
+        async with visited(made, follow=True) as line:
+            for code in made.codes[:5]:
+                await line.send(question(code))
+                await line.send(answer(code))
+            ((status, asked),) = await line.send(question(made.codes[5]))
+            assert (status, asked["round"], asked["handed_before"]) == (200, 2, False)
+            # Somebody keeps this round open: whoever asks is not kept for ever.
+            monkeypatch.setattr(questions_module, "PATIENCE", 0.03)
+            for code in made.codes[6:11]:
+                await line.send(question(code))
+                await line.send(answer(code, number=2))
+            async with line.service.intake.alone:
+                began = asyncio.get_running_loop().time()
+                assert await line.send(question(made.codes[12])) == [(503, {"error": "wait"})]
+                assert 0.02 < asyncio.get_running_loop().time() - began < 1.0
+            assert line.service.intake.table.states[line.service._find(made.codes[12])[1]] == 0
+
+    asyncio.run(scene())
