@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from privatile.federation.peer import log_port
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.log_requests import LogLost, Reply
 from privatile.federation.replica.chain import payload_digest
@@ -107,7 +108,11 @@ def test_a_reply_that_comes_late_is_not_the_end_of_the_log() -> None:
     asyncio.run(play())
 
 
-def test_entries_that_come_while_others_are_published_are_given_at_once() -> None:
+def test_entries_that_come_while_others_are_published_are_given_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_port, "HEARTBEAT", 10.0)
+
     async def play() -> float:
         loop = asyncio.get_running_loop()
         port = await opened(Servers())
@@ -121,8 +126,8 @@ def test_entries_that_come_while_others_are_published_are_given_at_once() -> Non
         await port.publish(b"mine")
         port._send = send  # type: ignore[method-assign]
         for unseen in port._outbox._unseen.values():
-            unseen.at = 0.0
+            unseen.at, unseen.wait = 0.0, 10.0
         assert [entry.payload for entry in await port.entries(began + 5.0)] == [b"a"]
         return loop.time() - began
 
-    assert asyncio.run(play()) < 0.2
+    assert asyncio.run(play()) < 2.0
