@@ -34,7 +34,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
     """A coordinator whose deadline is 60 s, as far as the tests' clock goes."""
     made = Table(tmp_path, deadline=60.0, patience=3)
     made.service.metrics.set("connected", 1)
-    monkeypatch.setattr("privatile.federation.run.status.running_coordinator", lambda path: 1)
+    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: 1)
     return made
 
 
@@ -146,7 +146,7 @@ def test_an_aborted_run_stays_aborted_whatever_is_noted_after_it(table: Table) -
 def test_a_paused_run_without_a_process_is_stopped(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.service._pause("too few answers")
     assert read_status(table.federation.directory).state == "paused"
-    monkeypatch.setattr("privatile.federation.run.status.running_coordinator", lambda path: None)
+    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: None)
     status = read_status(table.federation.directory)
     assert (status.state, [alarm.kind for alarm in status.alarms]) == ("stopped", ["stopped"])
 

@@ -27,7 +27,7 @@ def test_a_file_that_was_removed_while_it_was_opened_is_no_lock(
     monkeypatch.setattr(lock, "_try_lock", removed_first)
     with lock.lock_folder(path):
         assert len(taken) == 2
-        assert lock.running_coordinator(path) == os.getpid()
+        assert lock.running_process(path) == os.getpid()
         with pytest.raises(InputError, match="already running"), lock.lock_folder(path):
             pass
-    assert lock.running_coordinator(path) is None
+    assert lock.running_process(path) is None

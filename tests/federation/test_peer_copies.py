@@ -51,7 +51,7 @@ def has_question(service: PeerService) -> bool:
 def copied(peers: Peers, name: str) -> PeerFolder:
     shutil.copytree(peers.folders[name].path, peers.folder / "copy")
     shutil.copytree(peers.folders[name].site, peers.folder / "site-copy")
-    folder = PeerFolder(peers.folder / "copy")
+    folder = PeerFolder.open(peers.folder / "copy")
     folder.site = peers.folder / "site-copy"
     folder.ledger_file, folder.key_file = folder.site / "ledger.db", folder.site / f"{name}.key"
     return folder

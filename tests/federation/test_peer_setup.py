@@ -74,7 +74,7 @@ def test_everybody_builds_the_same_roster(enrolled: Path) -> None:
     assert [one.exit_code for one in said] == [0, 0, 0], said[0].output
     rosters = {(enrolled / name / "roster.json").read_text() for name in NAMES}
     assert len(rosters) == 1
-    roster = PeerFolder(enrolled / "north").peers()
+    roster = PeerFolder.open(enrolled / "north").peers()
     assert all(roster.fingerprint in one.output for one in said)
     assert (list(roster.servers), roster.replicas) == (["north", "south"], 1)
     south = roster.servers["south"]
@@ -178,7 +178,7 @@ def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
 
 @pytest.mark.network
 def test_a_peers_port_that_is_taken(enrolled: Path) -> None:
-    files = PeerFolder(enrolled / "north").broker_files
+    files = PeerFolder.open(enrolled / "north").broker_files
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = BrokerSettings("127.0.0.1", taken.getsockname()[1], ("localhost",))
         with pytest.raises(BrokerError, match="enroll into a new folder"):
@@ -188,7 +188,7 @@ def test_a_peers_port_that_is_taken(enrolled: Path) -> None:
 
 
 def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:
-    folder = PeerFolder(enrolled / "north")
+    folder = PeerFolder.open(enrolled / "north")
     roster = folder.admit(files(enrolled))
     invited = PeerInvitation("north", folder.study(), roster)
     assert SiteLimits(1.0, coordinators=(roster.fingerprint,)).refusals(invited, "x") == []
@@ -197,7 +197,7 @@ def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:
 
 
 def test_an_account_may_publish_on_its_own_subject_and_read_the_log(enrolled: Path) -> None:
-    folder = PeerFolder(enrolled / "north")
+    folder = PeerFolder.open(enrolled / "north")
     identity = folder.study().identity
     roster = folder.admit(files(enrolled))
     accounts = cluster_accounts(identity, roster.keys, roster.servers)

@@ -5,7 +5,7 @@ import shlex
 import time
 
 from privatile.errors import StoreError
-from privatile.federation.run.lock import lock_folder, running_coordinator
+from privatile.federation.run.lock import lock_folder, running_process
 from privatile.server.open_rounds import Phase
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.service import SurveyService
@@ -22,7 +22,7 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
         if store.round().phase is Phase.CLOSED:
             return "The survey was closed already."
         folder.close_request.touch()
-        if running_coordinator(folder.pid_file) is None:
+        if running_process(folder.pid_file) is None:
             try:
                 with lock_folder(folder.pid_file, "gateway"):
                     asyncio.run(_close_alone(folder))

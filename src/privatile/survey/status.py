@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privatile.core.words import counted, duration
-from privatile.federation.run.lock import running_coordinator
+from privatile.federation.run.lock import running_process
 from privatile.server.alarms import Alarm
 from privatile.server.coordinator import Coordinator
 from privatile.server.open_rounds import Phase
@@ -82,7 +82,7 @@ def read_standing(folder: SurveyFolder) -> Standing:
 def read_status(folder: SurveyFolder) -> SurveyStatus:
     """Read both files of a survey."""
     study = folder.study()
-    process = running_coordinator(folder.pid_file)
+    process = running_process(folder.pid_file)
     found = read_standing(folder)
     with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
         state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()

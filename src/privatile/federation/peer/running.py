@@ -17,7 +17,7 @@ from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.peer_log import PeerLog
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.run.join import JoinOptions, prepare_responder
-from privatile.federation.run.lock import lock_folder, running_coordinator
+from privatile.federation.run.lock import lock_folder, running_process
 from privatile.federation.setup.broker import EmbeddedBroker, reload_broker
 from privatile.federation.setup.certificates import ends_soon, issue_broker, read_certificate
 from privatile.federation.setup.directory import Roster
@@ -99,6 +99,7 @@ def prepare_peer(
         folder.key(),
         roster,
         peer_log,
+        peer_log.replica(roster.keys),
         responder,
         limits,
         VoteBox(folder.path / "votes"),
@@ -188,6 +189,6 @@ def vote(
         decision = Decision("abort")
     VoteBox(folder.path / "votes").put(decision)
     quorum = folder.study().signing_quorum
-    running = running_coordinator(folder.pid_file) is not None
+    running = running_process(folder.pid_file) is not None
     when = "The running peer publishes it" if running else "The next `privatile peer run` publishes it"
     return f"{when}. It holds when {quorum} of {len(clients)} organizations have voted for the same."

@@ -27,6 +27,7 @@ from privatile.federation.replica.chain import payload_digest
 from privatile.federation.replica.entries import LevelAsk
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
+from privatile.federation.replica.replica import Replica
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.peer_roster import PeerRoster
 from privatile.federation.site.limits import SiteLimits
@@ -59,6 +60,8 @@ class PeerService:
     key: KeyPair
     roster: PeerRoster
     peer_log: PeerLog
+    replica: Replica
+    """What the file holds (`PeerLog.replica`)."""
     responder: SiteResponder
     limits: SiteLimits
     votes: VoteBox
@@ -74,7 +77,6 @@ class PeerService:
     backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
 
     def __post_init__(self) -> None:
-        self.replica = self.peer_log.replica(self.roster.keys)
         self._notes = PeerNotes(self.replica.study, self.replica, self.peer_log.journal)
         self._conduct = Conduct(
             self.client,

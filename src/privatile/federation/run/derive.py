@@ -11,7 +11,7 @@ from pathlib import Path
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.lock import running_coordinator
+from privatile.federation.run.lock import running_process
 from privatile.federation.setup.directory import Directory, RevokedKey, Roster, new_folder
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_invitation
@@ -111,7 +111,7 @@ def _weights(
 
 def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
     """Records that the old run may have asked of each client; refused unless that run is over."""
-    if running_coordinator(old.pid_file) is not None:
+    if running_process(old.pid_file) is not None:
         raise InputError("the coordinator of the old run is running. End that run first: privatile federation abort")
     if not old.store_file.exists():
         return dict.fromkeys(study.clients, 0)

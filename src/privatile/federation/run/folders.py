@@ -11,7 +11,7 @@ from privatile.federation.setup.peer_roster import check_coordinated
 def open_folder(path: Path) -> Directory:
     """A federation's folder as it is: a `PeerFolder` where it is one peer's; a study for all peers is refused."""
     if (path / PEER_FILE).is_file():
-        return PeerFolder(path)
+        return PeerFolder.open(path)
     check_coordinated(path)
     return Directory(path)
 
@@ -31,4 +31,4 @@ def open_peer(path: Path) -> PeerFolder:
     """A peer's folder; any other is refused."""
     if not (path / PEER_FILE).is_file():
         raise InputError(f"{path} is not a peer's folder: there is no {PEER_FILE}. `privatile peer enroll` makes one.")
-    return PeerFolder(path)
+    return PeerFolder.open(path)

@@ -1,4 +1,4 @@
-"""One coordinator per folder: a file that holds its process number and is locked while it runs."""
+"""One coordinator, peer or survey per folder: a file that holds its process number and is locked while it runs."""
 
 import contextlib
 import os
@@ -43,8 +43,8 @@ def _locked(path: Path, holder: str) -> int:
         os.close(handle)
 
 
-def running_coordinator(path: Path) -> int | None:
-    """The process number of the coordinator that holds a folder; None where none is alive."""
+def running_process(path: Path) -> int | None:
+    """The number of the process that holds a folder: a coordinator, a peer or a survey; None where none is alive."""
     try:
         handle = os.open(path, os.O_RDWR)
     except OSError:

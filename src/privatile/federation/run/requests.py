@@ -5,14 +5,14 @@ import signal
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.control import Control
-from privatile.federation.run.lock import running_coordinator
+from privatile.federation.run.lock import running_process
 from privatile.federation.run.serve import open_run
 from privatile.federation.setup.directory import Directory
 
 
 def stop_coordinator(directory: Directory) -> str:
     """Ask the running coordinator to stop; the round that is being asked is asked again at the next start."""
-    process = running_coordinator(directory.pid_file)
+    process = running_process(directory.pid_file)
     if process is None:
         raise InputError("no coordinator is running for this folder.")
     os.kill(process, signal.SIGTERM)
@@ -21,7 +21,7 @@ def stop_coordinator(directory: Directory) -> str:
 
 def abort_run(directory: Directory) -> str:
     """End a run for good, through the running coordinator or, when none runs, in the file."""
-    if running_coordinator(directory.pid_file) is not None:
+    if running_process(directory.pid_file) is not None:
         Control(directory.path / "control").request("abort")
         return "the coordinator was asked to abort; the clients will hear of it."
     run = open_run(directory)
@@ -35,7 +35,7 @@ def close_run(directory: Directory) -> str:
     if not directory.study().is_open:
         raise InputError("only an open study is ended by command; this one ends after its rounds, or with `abort`.")
     Control(directory.path / "control").request("close")
-    if running_coordinator(directory.pid_file) is not None:
+    if running_process(directory.pid_file) is not None:
         return "the coordinator was asked to end the run; the clients will hear of it."
     return "no coordinator runs: the next `privatile serve` counts what has come, ends the run and tells the clients."
 
@@ -44,7 +44,7 @@ def readmit(directory: Directory, client: str) -> str:
     """Let a quarantined client's answers count again."""
     if client not in directory.study().clients:
         raise InputError(f"the study has no client {client!r}.")
-    if running_coordinator(directory.pid_file) is not None:
+    if running_process(directory.pid_file) is not None:
         Control(directory.path / "control").request("readmit", client)
         return f"the coordinator was asked to readmit {client}."
     run = open_run(directory)

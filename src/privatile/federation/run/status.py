@@ -7,7 +7,7 @@ from typing import Any
 from privatile.core.words import counted, duration
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
-from privatile.federation.run.lock import running_coordinator
+from privatile.federation.run.lock import running_process
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.result.result import QuantileResult
@@ -96,7 +96,7 @@ class Status:
 def read_status(directory: Directory) -> Status:
     """Read a run's file while it is written."""
     study, roster = directory.study(), directory.roster()
-    process = running_coordinator(directory.pid_file)
+    process = running_process(directory.pid_file)
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
     peer = directory.client if isinstance(directory, PeerFolder) else None
     if not directory.store_file.exists():

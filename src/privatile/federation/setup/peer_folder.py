@@ -12,7 +12,7 @@ SITE/                       key, limits and ledger, as those of every site (`fed
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -59,9 +59,9 @@ class ServerPlace(NamedTuple):
 class PeerFolder(Directory):
     """The folder of one peer."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, own: PeerSettings) -> None:
+        """Use `open`."""
         super().__init__(path)
-        own = read_json(path / PEER_FILE, PeerSettings, "a peer's settings (`privatile peer enroll` writes them)")
         self.client = own.client
         self.listen = own.listen
         self.site = Path(own.site)
@@ -70,6 +70,12 @@ class PeerFolder(Directory):
         self.pid_file = path / "peer.pid"
         self.enrolment_file = path / f"{own.client}.peer.json"
         self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The folder that `make_peer_folder` has made."""
+        own = read_json(path / PEER_FILE, PeerSettings, "a peer's settings (`privatile peer enroll` writes them)")
+        return cls(path, own)
 
     def key(self) -> KeyPair:
         """This organization's key."""
@@ -174,8 +180,9 @@ def make_peer_folder(
     (path / "certificates").mkdir(parents=True, mode=0o700)
     replace_file(path / "study.toml", study_toml(study))
     listen = at.listen or (at.host if at.host in ("localhost", "127.0.0.1", "::1") else "0.0.0.0")
-    write_json(path / PEER_FILE, PeerSettings(client, str(site.absolute()), listen))
-    folder = PeerFolder(path)
+    own = PeerSettings(client, str(site.absolute()), listen)
+    write_json(path / PEER_FILE, own)
+    folder = PeerFolder(path, own)
     server = None
     if at.host:
         make_authority(folder.authority, folder.authority_key, f"{study.title} {client}")
