@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from privatile.core.canonical import canonical_json
 from privatile.core.messages import Answer, Question
-from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask
+from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask, read_entry
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import Replica
@@ -259,3 +260,67 @@ def make(clients: int = 5, rounds: int = 4, tolerate: int = 1, **settings: Any) 
 
 def kinds(peer: Peer) -> list[str]:
     return [one.kind for one in peer.happenings]
+
+
+def asked_after(peers: Sequence[Peer], rounds: int, by: int = 0) -> list[Logged]:
+    """A log up to the question that this peer asks after so many rounds; all have read it."""
+    log = after(peers, rounds)
+    log += say(peers[by])
+    for peer in peers:
+        peer.follow(log)
+    return log
+
+
+def close_votes(peers: Sequence[Peer]) -> list[Logged]:
+    """Votes of these peers to close the open round."""
+    return [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers]
+
+
+def say(peer: Peer) -> list[Logged]:
+    """What it would write now, as entries of the log."""
+    return [(peer.name, payload) for payload in peer.wants()]
+
+
+def answer_of(peer: Peer) -> Logged:
+    payload = peer.answer()
+    assert payload is not None
+    return peer.name, payload
+
+
+def read(entry: Logged) -> Any:
+    return read_entry(entry[1], key_of(entry[0]).public.signer)
+
+
+class TwoFaced(Peer):
+    """A liar: signs in every log that it is shown."""
+
+    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+        return True
+
+
+def two_faces(peers: Sequence[Peer], name: str, log: list[Logged]) -> list[Peer]:
+    """The same liar twice, once for each log."""
+    faces: list[Peer] = [TwoFaced(peers[0].study, name) for _ in (0, 1)]
+    for face in faces:
+        face.ledger = copy.deepcopy(next(peer.ledger for peer in peers if peer.name == name))
+        face.follow(log)
+    return faces
+
+
+def one_history(peers: Sequence[Peer]) -> bool:
+    """Whether no two of these have committed different rounds."""
+    chains = [peer.replica._history.chains[: peer.replica.committed + 1] for peer in peers]
+    longest = max(chains, key=len)
+    return all(longest[: len(one)] == one for one in chains)
+
+
+def lie_twice(peers: Sequence[Peer]) -> tuple[Logged, Logged]:
+    """Two answers of the last peer to the open round."""
+    liar = peers[-1]
+    assert liar.replica.asked is not None
+    questions = liar.replica.asked.questions(liar.name)
+    first = answer_of(liar)
+    counts, link = liar.ledger.given[questions[0].round][1:]
+    second = liar.signed(questions, [questions[0].length - counts[0] + (2 * counts[0] == questions[0].length)], link)
+    assert first[1] != second
+    return first, (liar.name, second)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from typing import Any
@@ -13,48 +12,27 @@ import pytest
 from privatile.core.scale import units_inside
 from privatile.estimator.transcript import slack
 from privatile.federation.replica.chain import end_chain
-from privatile.federation.replica.entries import CloseVote, Decision, Final, PeerAnswer, Proposal, read_entry
+from privatile.federation.replica.entries import CloseVote, Decision, Final, PeerAnswer, Proposal
 from privatile.federation.replica.replica import Replica
 from privatile.federation.study.study import FederationStudy
-from tests.federation.replica.kit import Logged, Peer, after, key_of, kinds, make, new_replica, run
-
-
-def say(peer: Peer) -> list[Logged]:
-    return [(peer.name, payload) for payload in peer.wants()]
-
-
-def answer_of(peer: Peer) -> Logged:
-    payload = peer.answer()
-    assert payload is not None
-    return peer.name, payload
-
-
-def read(entry: Logged) -> Any:
-    return read_entry(entry[1], key_of(entry[0]).public.signer)
-
-
-class TwoFaced(Peer):
-    """A liar: signs in every log that it is shown."""
-
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
-        return True
-
-
-def two_faces(peers: list[Peer], name: str, log: list[Logged]) -> list[Peer]:
-    """The same liar twice, once for each log."""
-    faces: list[Peer] = [TwoFaced(peers[0].study, name) for _ in (0, 1)]
-    for face in faces:
-        face.ledger = copy.deepcopy(next(peer.ledger for peer in peers if peer.name == name))
-        face.follow(log)
-    return faces
-
-
-def one_history(peers: list[Peer]) -> bool:
-    """Whether no two of these have committed different rounds."""
-    chains = [peer.replica._history.chains[: peer.replica.committed + 1] for peer in peers]
-    longest = max(chains, key=len)
-    return all(longest[: len(one)] == one for one in chains)
-
+from tests.federation.replica.kit import (
+    Logged,
+    Peer,
+    after,
+    answer_of,
+    asked_after,
+    close_votes,
+    key_of,
+    kinds,
+    lie_twice,
+    make,
+    new_replica,
+    one_history,
+    read,
+    run,
+    say,
+    two_faces,
+)
 
 # -- forks by the log's operator ---------------------------------------------------------------------------------------
 
@@ -95,16 +73,13 @@ def test_a_forked_log_commits_one_history_at_most(rounds: int, first: int) -> No
 
 def test_a_fork_that_is_merged_shows_in_the_evidence() -> None:
     peers = make(5, 4)
-    log = after(peers, 2)
-    question = say(peers[2])
-    for peer in peers:
-        peer.follow([*log, *question])
-    other = list(log) + question + [answer_of(peer) for peer in peers[1:]]  # without the first one
-    own = [*other[: len(log) + 1], answer_of(peers[0]), *other[len(log) + 1 :]]
+    log = asked_after(peers, 2, 2)
+    other = [*log, *(answer_of(peer) for peer in peers[1:])]  # without the first one
+    own = [*log, answer_of(peers[0]), *other[len(log) :]]
     for peer in peers[:2]:
         peer.is_late = True
         peer.follow(other)
-    votes = [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers[:2]]
+    votes = close_votes(peers[:2])
     for peer in peers[:2]:
         peer.follow([*other, *votes])
     for peer in peers[2:]:
@@ -124,13 +99,10 @@ def test_a_fork_that_is_merged_shows_in_the_evidence() -> None:
 
 def test_two_closing_sets_cannot_both_be_committed() -> None:
     peers = make(5, 4)
-    log = after(peers, 2)
-    question = say(peers[2])
-    for peer in peers:
-        peer.follow([*log, *question])
+    log = asked_after(peers, 2, 2)
     answers = [answer_of(peer) for peer in peers]
-    votes = [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers[:2]]
-    whole, short = [*log, *question, *answers, *votes], [*log, *question, *answers[1:], *votes, answers[0]]
+    votes = close_votes(peers[:2])
+    whole, short = [*log, *answers, *votes], [*log, *answers[1:], *votes, answers[0]]
     groups, logs = (peers[:2], peers[2:4]), (whole, short)
     for group, own, face in zip(groups, logs, two_faces(peers, "peer4", log), strict=True):
         for peer in [*group, face]:
@@ -148,13 +120,10 @@ def test_without_the_rules_a_fork_is_committed_twice(control: str, monkeypatch: 
     if control == "small quorum":
         monkeypatch.setattr(FederationStudy, "signing_quorum", property(lambda study: 3))
     peers = make(5, 4)
-    log = after(peers, 2)
-    question = say(peers[2])
-    for peer in peers:
-        peer.follow([*log, *question])
+    log = asked_after(peers, 2, 2)
     answers = [answer_of(peer) for peer in peers]
-    votes = [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers[:2]]
-    logs = [[*log, *question, *answers, *votes], [*log, *question, *answers[1:], *votes, answers[0]]]
+    votes = close_votes(peers[:2])
+    logs = [[*log, *answers, *votes], [*log, *answers[1:], *votes, answers[0]]]
     groups = (peers[:2], peers[2:4])
     liars = ["peer4"] if control == "small quorum" else ["peer1", "peer3", "peer4"]
     faces = [two_faces(peers, name, log) for name in liars]
@@ -172,10 +141,7 @@ def test_without_the_rules_a_fork_is_committed_twice(control: str, monkeypatch: 
 def test_a_replica_that_counts_answers_of_another_history_is_led_astray(monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control of the chain value in every answer."""
     peers = make(4, 3)
-    log = after(peers, 1)
-    question = say(peers[0])
-    for peer in peers:
-        peer.follow([*log, *question])
+    asked_after(peers, 1)
     true = read(answer_of(peers[1]))
     astray = ("peer1", msgspec.structs.replace(true, chain="f" * 64).pack(peers[1].key))
     assert [one.kind for one in peers[2].see(*astray)] == ["other history"]
@@ -212,14 +178,11 @@ def test_two_ends_cannot_both_be_signed() -> None:
 def test_one_liar_closes_no_round_early() -> None:
     for tolerate, closes in ((1, False), (0, True)):
         peers = make(4, 3, tolerate)
-        log = after(peers, 1)
-        question = say(peers[0])
-        for peer in peers:
-            peer.follow([*log, *question])
+        log = asked_after(peers, 1)
         answers = [answer_of(peer) for peer in peers[:3]]
         vote = (peers[2].name, peers[2].replica.close_vote("peer2").pack(peers[2].key))
         again = (peers[2].name, peers[2].replica.close_vote("peer2").pack(peers[2].key))
-        peers[0].follow([*log, *question, vote, again, *answers])
+        peers[0].follow([*log, vote, again, *answers])
         assert (peers[0].replica.closed == 2) == closes
         if not closes:
             assert peers[0].replica.close_votes == {"peer2"}
@@ -229,37 +192,19 @@ def test_one_liar_closes_no_round_early() -> None:
 
 def test_votes_alone_do_not_close_a_round() -> None:
     peers = make(5, 3)
-    log = after(peers, 1)
-    question = say(peers[0])
-    for peer in peers:
-        peer.follow([*log, *question])
+    log = asked_after(peers, 1)
     answers = [answer_of(peer) for peer in peers[:3]]
-    votes = [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers]
-    peers[0].follow([*log, *question, *answers, *votes])
+    votes = close_votes(peers)
+    peers[0].follow([*log, *answers, *votes])
     assert peers[0].replica.closed == 1
     assert peers[0].replica.paused.startswith("3 of 4 answers are there: peer3, peer4")
-
-
-def lie_twice(peers: list[Peer], log: list[Logged]) -> tuple[Logged, Logged]:
-    """Two answers of the last peer to the open round."""
-    liar = peers[-1]
-    assert liar.replica.asked is not None
-    questions = liar.replica.asked.questions(liar.name)
-    first = answer_of(liar)
-    counts, link = liar.ledger.given[questions[0].round][1:]
-    second = liar.signed(questions, [questions[0].length - counts[0] + (2 * counts[0] == questions[0].length)], link)
-    assert first[1] != second
-    return first, (liar.name, second)
 
 
 @pytest.mark.parametrize("decision", ["readmit", "abort"])
 def test_two_answers_are_evidence_and_wait_for_a_quorum(decision: str) -> None:
     peers = make(5, 3)
-    log = after(peers, 1)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
-    first, second = lie_twice(peers, log)
+    log = asked_after(peers, 1)
+    first, second = lie_twice(peers)
     log += [first, second, *(answer_of(peer) for peer in peers[:4])]
     for peer in peers:
         peer.follow(log)
@@ -293,11 +238,8 @@ def test_two_answers_are_evidence_and_wait_for_a_quorum(decision: str) -> None:
 
 def test_a_second_answer_after_the_round_is_closed_is_found_too() -> None:
     peers = make(5, 3)
-    log = after(peers, 1)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
-    first, second = lie_twice(peers, log)
+    log = asked_after(peers, 1)
+    first, second = lie_twice(peers)
     log += [first, *(answer_of(peer) for peer in peers[:4]), second]
     for peer in peers:
         peer.follow(log)
@@ -453,11 +395,8 @@ def test_what_is_not_signed_by_its_sender_is_not_there() -> None:
 
 def test_a_vote_to_close_holds_in_its_own_log_only() -> None:
     peers = make(4, 3)
-    log = after(peers, 1)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
-    votes = [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers]
+    asked_after(peers, 1)
+    votes = close_votes(peers)
     answers = [answer_of(peer) for peer in peers[:3]]
     assert isinstance(read(votes[0]), CloseVote)
     for peer in peers:

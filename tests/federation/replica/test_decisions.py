@@ -16,14 +16,17 @@ from tests.federation.replica.kit import (
     Peer,
     StoredPeer,
     after,
+    answer_of,
+    asked_after,
     key_of,
     kinds,
+    lie_twice,
     make,
     make_study,
     new_replica,
     run,
+    say,
 )
-from tests.federation.replica.test_attacks import answer_of, lie_twice, say
 
 
 def follows(replica: Replica) -> Replica:
@@ -50,11 +53,7 @@ def vote(peer: Peer, decision: Decision) -> Logged:
 
 def with_question(clients: int = 4, rounds: int = 4) -> tuple[list[Peer], list[Logged]]:
     peers = make(clients, rounds)
-    log = after(peers, 1)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
-    return peers, log
+    return peers, asked_after(peers, 1)
 
 
 def test_a_key_that_is_replaced_within_a_round_is_followed() -> None:
@@ -138,7 +137,7 @@ def test_without_the_declaration_a_ledger_that_went_back_is_found() -> None:
 
 def test_an_answer_that_came_in_quarantine_counts_after_it() -> None:
     peers, log = with_question(5)
-    first, second = lie_twice(peers, log)
+    first, second = lie_twice(peers)
     log += [first, *(answer_of(peer) for peer in peers[:4])]
     for peer in peers:
         peer.follow(log)
@@ -168,10 +167,7 @@ def test_votes_beyond_the_limit_count_for_nobody_however_the_log_is_read() -> No
     """Live, in a log that is read again, after catching up, from a file: one state. Nor does a vote before its time."""
     study = make_study(4, 4, 1)
     peers = [StoredPeer(study, name) for name in study.clients]
-    log = after(peers, 1)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
+    log = asked_after(peers, 1)
     liar, new = peers[3], key_of("peer3 again")
     log += [vote(liar, Decision("readmit", "peer0", number)) for number in range(MOST_NOTES + 4)]
     log.append(vote(liar, Decision("key", "peer3", None, key_of("peer3").public.signer, new.public)))

@@ -14,8 +14,7 @@ from privatile.errors import ProtocolError
 from privatile.federation.replica.entries import Decision, Relay, asks_digest, read_entry
 from privatile.federation.wire.messages import Link
 from tests.federation.mutations import DROPPED, places, with_value
-from tests.federation.replica.kit import Peer, after, key_of, make, new_replica
-from tests.federation.replica.test_attacks import answer_of, read, say
+from tests.federation.replica.kit import Peer, answer_of, asked_after, key_of, make, new_replica, read
 
 VALUES: tuple[Any, ...] = (
     None,
@@ -44,12 +43,9 @@ def signed(body: bytes, name: str) -> bytes:
 def every_entry() -> tuple[list[Peer], list[bytes]]:
     """One entry of each kind, of one peer, in the third round."""
     peers = make(4, 4)
-    log = after(peers, 2)
-    question = say(peers[1])
-    for peer in peers:
-        peer.follow([*log, *question])
+    log = asked_after(peers, 2, 1)
     replica = peers[1].replica
-    found = [question[0][1], answer_of(peers[1])[1], replica.close_vote("peer1").pack(key_of("peer1"))]
+    found = [log[-1][1], answer_of(peers[1])[1], replica.close_vote("peer1").pack(key_of("peer1"))]
     keys = key_of("another").public
     decisions = (
         Decision("abort"),
