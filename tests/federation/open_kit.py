@@ -27,6 +27,7 @@ from tests.federation.kit import Federation, make_study
 from tests.federation.played import Wire
 
 DAY = 86_400.0
+RNG = np.random.default_rng(14)
 
 
 def make_open_study(
@@ -160,3 +161,12 @@ class OpenFederation(Federation):
                 if payload is not None:
                     assert self.intake.offer(name, payload).outcome == "counted"
             self.close_round()
+
+
+def people(prefix: str, count: int, centre: float = 50.0) -> dict[str, float]:
+    return {f"{prefix}-{k}": float(value) for k, value in enumerate(RNG.normal(centre, 10.0, count))}
+
+
+def spent(federation: OpenFederation, name: str) -> tuple[int, float]:
+    """How many people of a site have answered, and the most that one of them has spent."""
+    return federation.services[name].responder.ledger.lifetime_budgets.totals()
