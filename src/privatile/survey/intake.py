@@ -15,7 +15,7 @@ from typing import NamedTuple, Self
 from privatile.errors import StoreError
 from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
-from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, SurveyStore
+from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, Superseded, SurveyStore
 
 GATHER = 0.004
 """Seconds from one commit's beginning to the next, at least: a disk that is fast would have one for every visitor."""
@@ -108,6 +108,8 @@ class Intake:
         """Held by whoever writes: groups of changes, and the steps from round to round."""
         self.arrived: Callable[[], None] = lambda: None
         """Called after every commit that brought answers."""
+        self.superseded: Callable[[Superseded], None] = lambda error: None
+        """Called where another process has become the writer."""
         self._visits = Visits()
         self._last = 0.0
         """When the last commit began, by the loop's clock."""
@@ -152,14 +154,18 @@ class Intake:
     async def _commit(self, group: list[_Change]) -> None:
         try:
             outcomes, changed, counts, late = self._decide(group)
-            if changed:
+            if not changed:
+                self.store.require_newest()
+            else:
                 self.store.begin()
                 self.store.change(changed)
                 self.store.add(counts, late)
                 await self.durably(self.store.commit)
         except Exception as error:
             self.store.roll_back()
-            if isinstance(error, Altered):
+            if isinstance(error, Superseded):
+                self.superseded(error)
+            elif isinstance(error, Altered):
                 # Another program has written: the file is right, and the next attempt goes by it.
                 with suppress(StoreError):
                     self.table = self.store.codes()

@@ -22,7 +22,7 @@ from privatile.survey.intake import Intake, Outcome
 from privatile.survey.mark import SurveyMark
 from privatile.survey.questions import Asked, Handed, Questions, Refusal
 from privatile.survey.run import SurveyRun
-from privatile.survey.store import StratumTotals, SurveyStore
+from privatile.survey.store import StratumTotals, Superseded, SurveyStore
 from privatile.survey.study import SurveyStudy
 
 T = TypeVar("T")
@@ -78,6 +78,10 @@ class SurveyService:
         self.rule = round_rule(study)
         self.facts: dict[str, Any] = {}
         """What the public page shows, as of the last closed round."""
+        self.superseded: Superseded | None = None
+        """Why this process must stop: another has become the writer."""
+        self.ended: Callable[[], None] = lambda: None
+        """Called then."""
         self._troubles: dict[str, Alarm] = {}
         """What cannot be done at the moment, and is tried again: go on with the round, compute the result."""
         self._clock = clock
@@ -102,6 +106,7 @@ class SurveyService:
         self._reader = SurveyStore.open(self.folder.store_file, self.study.digest, count, read_only=True)
         self._opened = self._reader.created()
         store = SurveyStore.open(self.folder.store_file, self.study.digest, count)
+        store.claim()
         self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
         now, rounds = store.round(), self._run.rounds
         # Of a round that is closing the run may have the counts already.
@@ -112,6 +117,7 @@ class SurveyService:
             _mark_restored(store, self._mark)
         self.intake = Intake.open(store)
         self.intake.arrived = self._look_if_due
+        self.intake.superseded = self._give_way
         self.questions = Questions(self.intake, keep=follow)
         self._require_newest()
         async with self.intake.alone:
@@ -195,11 +201,18 @@ class SurveyService:
         if advance(self.rule, self.state, self._clock(), self._awaited) != self.state:
             self._news.set()
 
+    def _give_way(self, error: Superseded) -> None:
+        if self.superseded is None:
+            self.superseded = error
+            self.ended()
+
     async def _tried(self, what: str, action: Callable[[], Awaitable[None]]) -> bool:
         """Whether something could be done; where not, people are told, and it is tried again later."""
         try:
             await action()
         except Exception as error:
+            if isinstance(error, Superseded):
+                self._give_way(error)
             text = str(error) if isinstance(error, PrivatileError) else f"{type(error).__name__}; it is tried again"
             self._troubles.setdefault(what, Alarm("paused", None, self._clock(), f"the {what}: {text}"))
             return False
@@ -208,6 +221,7 @@ class SurveyService:
 
     async def look(self) -> None:
         """Let the round go on as far as clock, arrivals and requests say."""
+        self.intake.store.require_newest(self._reader.writers())
         if self.state.phase is Phase.CLOSED:
             return
         if self.state.phase is Phase.CLOSING:

@@ -197,7 +197,8 @@ async def _run(
 ) -> None:
     """Open the files, say that it is `ready`, and serve until SIGINT or SIGTERM.
 
-    Then no new connection is taken, what is under way is answered, and the files are closed.
+    Then no new connection is taken, what is under way is answered, and the files are closed. The same where another
+    process has become the writer of the survey's file; that is raised.
     """
     loop = asyncio.get_running_loop()
     # The default handler would write what it knows of a connection that broke.
@@ -211,7 +212,10 @@ async def _run(
         server.capture_signals = nullcontext
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        service.ended = lambda: setattr(server, "should_exit", True)
         ready()
         await server.serve(sockets=[bound])
     finally:
         await service.stop()
+    if service.superseded is not None:
+        raise service.superseded

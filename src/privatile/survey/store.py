@@ -9,6 +9,9 @@ A spent flag and its count are written in one transaction. So the difference of 
 write-ahead log, tells the sum of the (randomized) bits of the codes that were spent in between; between two snapshots
 around one commit that may be one code. The log is emptied after every round. `docs/survey-limits.md` says so.
 
+Every process that begins to write takes the next number (`writers`), and every transaction requires that it is still
+the newest: of two gateways on one folder the older one writes nothing more, and acknowledges nothing.
+
 What was answered in closed rounds is in the run's file alone (`run.db`, public), and is added to it in three steps,
 each of which may be repeated after a kill: fix the counts here, give them to the run, begin the next round here.
 """
@@ -39,7 +42,7 @@ SPENT = (COUNTED, LATE)
 
 TABLES = (
     "CREATE TABLE survey (format INTEGER NOT NULL, digest TEXT NOT NULL, created REAL NOT NULL,"
-    " restored INTEGER NOT NULL)",
+    " restored INTEGER NOT NULL, writers INTEGER NOT NULL)",
     "CREATE TABLE codes (hash BLOB PRIMARY KEY, stratum INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE TABLE counts (stratum INTEGER PRIMARY KEY, came INTEGER NOT NULL, ones INTEGER NOT NULL)",
     "CREATE TABLE late (stratum INTEGER PRIMARY KEY, answers INTEGER NOT NULL)",
@@ -89,6 +92,10 @@ class Altered(StoreError):
     """Codes are not in the state that they were read in."""
 
 
+class Superseded(StoreError):
+    """Another process has begun to write the file."""
+
+
 class SurveyStore:
     """The file, written by one process. Callers group writes: `begin`, any number of changes, `commit`."""
 
@@ -96,6 +103,8 @@ class SurveyStore:
         self._connection = connection
         self.path = path
         self.strata = strata
+        self._number: int | None = None
+        """Of this process among those that have begun to write; none: it has not."""
 
     @classmethod
     def create(cls, path: Path, digest: str, strata: int, codes: Iterable[tuple[bytes, int]]) -> None:
@@ -112,7 +121,7 @@ class SurveyStore:
                     connection.execute("BEGIN IMMEDIATE")
                     for statement in TABLES:
                         connection.execute(statement)
-                    connection.execute("INSERT INTO survey VALUES (?, ?, ?, 0)", (FORMAT, digest, time.time()))
+                    connection.execute("INSERT INTO survey VALUES (?, ?, ?, 0, 0)", (FORMAT, digest, time.time()))
                     connection.executemany("INSERT INTO codes VALUES (?, ?, 0)", sorted(codes))
                     for table in ("INSERT INTO counts VALUES (?, 0, 0)", "INSERT INTO late VALUES (?, 0)"):
                         connection.executemany(table, [(place,) for place in range(strata)])
@@ -146,8 +155,8 @@ class SurveyStore:
         """Refuse a file that is not this survey's, or that somebody has altered."""
         if not is_as_declared(self._connection, "".join(f"{statement};\n" for statement in TABLES)):
             raise ValueError("other tables")
-        ((found, written, created, restored),) = self._connection.execute("SELECT * FROM survey").fetchall()
-        if not math.isfinite(created) or type(restored) is not int or restored < 0:
+        ((found, written, created, *numbers),) = self._connection.execute("SELECT * FROM survey").fetchall()
+        if not math.isfinite(created) or any(type(one) is not int or one < 0 for one in numbers):
             raise ValueError("a survey has a beginning")
         if found != FORMAT or written != digest:
             raise StoreError(
@@ -183,6 +192,10 @@ class SurveyStore:
     def restored(self) -> int:
         """How often it was restored from a backup, as the organiser declared."""
         return int(self._connection.execute("SELECT restored FROM survey").fetchone()[0])
+
+    def writers(self) -> int:
+        """How many processes have begun to write it, one after another."""
+        return int(self._connection.execute("SELECT writers FROM survey").fetchone()[0])
 
     def round(self) -> OpenRound:
         """The round that is open, as it was written last."""
@@ -221,9 +234,34 @@ class SurveyStore:
 
     # Changes, between `begin` and `commit`.
 
+    def claim(self) -> None:
+        """Become the file's writer, before anything is read of it: whoever was it can write nothing from now on."""
+        self._number = None
+        try:
+            self.begin()
+            self._connection.execute("UPDATE survey SET writers = writers + 1")
+            self._number = self.writers()
+        except sqlite3.Error as error:
+            self.roll_back()
+            raise StoreError(f"{self.path} cannot be written ({printable(error):.200}).") from None
+        self.commit()
+
     def begin(self) -> None:
-        """Begin a group of changes."""
+        """Begin a group of changes; refused where another process has become the writer."""
         self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self.require_newest()
+        except Superseded:
+            self.roll_back()
+            raise
+
+    def require_newest(self, number: int | None = None) -> None:
+        """Refuse what another process has become the writer of."""
+        if self._number is not None and self._number != (self.writers() if number is None else number):
+            raise Superseded(
+                f"another gateway, or `privatile survey close`, has begun to write {self.path}: this one stops, and "
+                "acknowledges nothing more. Let one gateway serve a folder."
+            )
 
     def change(self, changed: Sequence[Changed]) -> None:
         """Give codes their new states; each must be in the state that it is believed to have."""
