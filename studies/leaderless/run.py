@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 from studies.coverage.rows import write_rows
 from studies.leaderless import committees, shapes
@@ -31,33 +30,16 @@ COMMITTEE_RISK, COMMITTEE_LIARS = Fraction(1, 10**9), 0.1
 """The committee of rounds.csv: the smallest at this risk with a tenth of liars."""
 
 
-class Row(NamedTuple):
-    """A round of one shape at one distance."""
-
-    hop: float
-    shape: str
-    peers: int
-    size: int
-    published: int
-    delivered: int
-    megabytes: float
-    read: int
-    checked: int
-    processor: float
-    seconds: float
-
-
-def all_rounds() -> Iterator[Row]:
+def all_rounds() -> Iterator[Round]:
     """Every shape, number of peers and distance."""
     for hop in HOPS:
         costs = MEASURED._replace(hop=hop)
         for peers in PEERS:
-            found: list[Round] = [shapes.everybody(peers, costs)]
+            yield shapes.everybody(peers, costs)
             if peers >= 20:
                 members = committees.smallest(peers, int(COMMITTEE_LIARS * peers), COMMITTEE_RISK)
-                found.append(shapes.committee(peers, members or peers, costs))
-                found.append(shapes.tree(peers, shapes.best_group(peers, costs), costs))
-            yield from (Row(hop, *one) for one in found)
+                yield shapes.committee(peers, members or peers, costs)
+                yield shapes.tree(peers, shapes.best_group(peers, costs), costs)
 
 
 def main() -> None:

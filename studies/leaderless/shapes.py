@@ -44,8 +44,9 @@ class Costs(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round costs."""
+    """What one round costs, at one distance (`Costs.hop`)."""
 
+    hop: float
     shape: str
     peers: int
     size: int
@@ -88,8 +89,9 @@ def everybody(peers: int, costs: Costs, servers: int = 3) -> Round:
     size = peers * (_question(peers) + peers * ANSWER)
     delivered = published * peers
     work = _work(published, delivered, 0, costs)
+    seconds = float(done[-1])
     return Round(
-        "everybody", peers, peers, published, delivered, size / 1e6, published, published, work, float(done[-1])
+        costs.hop, "everybody", peers, peers, published, delivered, size / 1e6, published, published, work, seconds
     )
 
 
@@ -106,7 +108,10 @@ def committee(peers: int, members: int, costs: Costs, servers: int = 3) -> Round
     size = peers * question + members * (peers * ANSWER + members * SHARE)
     read = 1 + peers + members
     work = _work(read, delivered, peers * quorum, costs)
-    return Round("committee", peers, members, read, delivered, size / 1e6, read, read + quorum, work, float(signed[-1]))
+    seconds = float(signed[-1])
+    return Round(
+        costs.hop, "committee", peers, members, read, delivered, size / 1e6, read, read + quorum, work, seconds
+    )
 
 
 def tree(peers: int, group: int, costs: Costs, servers: int = 3) -> Round:
@@ -124,8 +129,9 @@ def tree(peers: int, group: int, costs: Costs, servers: int = 3) -> Round:
     each = _question(groups) + group * (ANSWER + SHARE) + groups * (ANSWER + quorum * SIGNATURE)
     read = 1 + 2 * group + groups
     checked, work = groups * quorum, _work(published, delivered, peers * groups * quorum, costs)
+    seconds = float(done[-1])
     return Round(
-        "tree", peers, group, published, delivered, peers * each / 1e6, read, read + checked, work, float(done[-1])
+        costs.hop, "tree", peers, group, published, delivered, peers * each / 1e6, read, read + checked, work, seconds
     )
 
 

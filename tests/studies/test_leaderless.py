@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from studies.coverage.rows import read_rows, write_rows
 from studies.leaderless import committees, shapes
-from studies.leaderless.run import MEASURED, RESULTS, Row, all_rounds
+from studies.leaderless.run import MEASURED, RESULTS, all_rounds
+from studies.leaderless.shapes import Round
 
 COSTS = MEASURED._replace(hop=0.001)
 
@@ -72,7 +73,7 @@ def test_a_round_takes_at_least_its_work_and_a_queue_more() -> None:
 
 def test_the_page_shows_the_kept_results() -> None:
     text = (Path(__file__).parents[2] / "docs" / "leaderless.md").read_text(encoding="utf-8")
-    rows = {(row.peers, row.shape): row for row in read_rows(RESULTS / "rounds.csv", Row) if row.hop == 0.02}
+    rows = {(row.peers, row.shape): row for row in read_rows(RESULTS / "rounds.csv", Round) if row.hop == 0.02}
     shown = re.findall(r"^\| ([\d,]+) \| (everybody|committee of|tree, groups of) ?(\d*) \| (.+) \|$", text, re.M)
     assert len(shown) == 7
     for peers, shape, size, cells in shown:
@@ -93,9 +94,9 @@ def test_the_page_shows_the_kept_results() -> None:
 
 
 def test_the_kept_results_are_those_of_the_program(tmp_path: Path) -> None:
-    kept = read_rows(RESULTS / "rounds.csv", Row)
+    kept = read_rows(RESULTS / "rounds.csv", Round)
     write_rows(list(all_rounds()), tmp_path / "rounds.csv", digits=4)
-    assert read_rows(tmp_path / "rounds.csv", Row) == kept
+    assert read_rows(tmp_path / "rounds.csv", Round) == kept
     for row in read_rows(RESULTS / "committees.csv", committees.Committee):
         assert row.probability <= row.risk
         assert row.probability == pytest.approx(float(committees.broken(row.peers, row.liars, row.members)), rel=1e-5)

@@ -1,12 +1,13 @@
 """Some of the runs of a state whose arrays have a leading axis of runs: taken out, and put back."""
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Ints
 
-State = TypeVar("State", bound=tuple[Any, ...])
+State = TypeVar("State", bound=NamedTuple)
 
 
 def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
@@ -23,35 +24,29 @@ def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
     >>> put_rows(pair, np.array([1, 3]), Pair(np.zeros(2), np.ones(2)))
     Pair(left=array([0., 0., 2., 0.]), right=array([0., 1., 4., 1.]))
     """
-    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
     if _is_all(state, runs, keep):
         return state
     parts = (
-        value if name in keep else take_rows(value, runs) if isinstance(value, tuple) else value[runs]
-        for name, value in zip(names, state, strict=True)
+        value if name in keep else value[runs] if isinstance(value, np.ndarray) else take_rows(value, runs)
+        for name, value in zip(state._fields, state, strict=True)
     )
-    taken: State = type(state)(*parts)
-    return taken
+    return state._make(parts)
 
 
 def put_rows(state: State, runs: Ints, newer: State, keep: tuple[str, ...] = ()) -> State:
     """The state with the rows of some runs replaced by those of `newer`; fields of `keep` stay as they are."""
-    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
     if _is_all(state, runs, keep):
-        whole: State = newer._replace(**{name: getattr(state, name) for name in keep})  # type: ignore[attr-defined]
-        return whole
+        return newer._replace(**{name: getattr(state, name) for name in keep})
     parts = (
         value if name in keep else (put_rows if isinstance(value, tuple) else put_values)(value, runs, news)
-        for name, value, news in zip(names, state, newer, strict=True)
+        for name, value, news in zip(state._fields, state, newer, strict=True)
     )
-    changed: State = type(state)(*parts)
-    return changed
+    return state._make(parts)
 
 
-def _is_all(state: tuple[Any, ...], runs: Ints, keep: tuple[str, ...]) -> bool:
+def _is_all(state: NamedTuple, runs: Ints, keep: tuple[str, ...]) -> bool:
     """Whether these are all runs, which are then in order."""
-    names: tuple[str, ...] = state._fields  # type: ignore[attr-defined]
-    arrays = (value for name, value in zip(names, state, strict=True) if name not in keep)
+    arrays = (value for name, value in zip(state._fields, state, strict=True) if name not in keep)
     first = next(value for value in arrays if not isinstance(value, tuple))
     return len(runs) == len(first)
 
