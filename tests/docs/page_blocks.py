@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import socket
 import subprocess
@@ -90,12 +91,15 @@ def commands(body: str) -> str:
 
 
 def free_ports(count: int) -> list[str]:
-    """Ports that nobody listens on, no two the same."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [str(probe.getsockname()[1]) for probe in probes]
+    """Ports that nobody listens on, no two the same; not those that systems give to connections meanwhile."""
+    found: list[str] = []
+    for port in random.sample(range(20_000, 32_000), 1000):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(str(port))
+        if len(found) == count:
+            break
+    return found
 
 
 def adapted(script: str, changes: dict[str, str]) -> str:

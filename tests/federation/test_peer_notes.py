@@ -5,7 +5,7 @@ from typing import get_args
 from privatile.federation.peer.notes import BY_CLIENT, PEER_METRICS, QUIET, PeerNotes
 from privatile.federation.replica.happenings import Happening, Kind
 from privatile.federation.replica.peer_log import JOURNALED
-from tests.federation.replica.kit import StoredPeer, after, make_study, run
+from tests.federation.replica.kit import StoredPeer, after, make, make_study, run
 
 
 def test_silent_peers_are_counted_from_the_round_and_not_from_its_words() -> None:
@@ -39,3 +39,10 @@ def test_every_kind_of_happening_has_its_place() -> None:
     assert kinds - QUIET - set(JOURNALED) == {"unsigned", "vote", "ended"}  # told, not kept
     assert {name.replace("_", " ") for name in BY_CLIENT} <= kinds
     assert {one.name for one in PEER_METRICS} >= BY_CLIENT
+
+
+def test_the_end_is_told_with_the_number_of_rounds() -> None:
+    peers = make(4, 3)
+    run(peers, [])
+    found = {one.kind: one.round for one in peers[0].happenings}
+    assert [found[kind] for kind in ("ended", "final", "finished")] == [3, 3, 3]

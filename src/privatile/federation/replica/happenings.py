@@ -47,7 +47,7 @@ class Happening(NamedTuple):
     restored       a peer's ledger was put back from a backup
     closed         the round has its closing set
     committed      a quorum has signed a chain value with this round in it
-    ended          the question of the next round is that there is none
+    ended          this round was the last one: the question of the next is that there is none
     final          one more signature over the value after the end
     finished       a quorum of them
     checkpoint     a peer says in a new log where it stands

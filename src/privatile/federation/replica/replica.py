@@ -94,7 +94,7 @@ class Replica(Following):
             case Restored():
                 yield from self._restore(entry, payload)
             case Final() if (entry.rounds, entry.chain) == (self.closed, self.head) and self.ended:
-                yield self._happening("final", entry.sender)
+                yield Happening("final", self.closed, entry.sender)
                 yield from self._sign(entry.sender, payload)
             case Final():
                 yield self._happening("other history", entry.sender, "a signature over another end", payload)
@@ -133,7 +133,7 @@ class Replica(Following):
         if not asks:
             # Votes since the last round belong to no round: what signs the end are the keys of the history that ends.
             self._stand_after(self.closed, ended=True)
-            yield self._happening("ended", sender)
+            yield Happening("ended", self.closed, sender)
             return
         now = self._now
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
