@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import serialization
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.errors import InputError
+from privatile.federation.record.checks import Checks
 from privatile.federation.record.document import read_record, sign
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.wire.keys import KeyPair
@@ -26,6 +27,7 @@ from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
 from privatile.survey.serving import trial_certificate
+from privatile.survey.study import SurveyStudy
 from tests.survey.kit import Clock, make_study, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
@@ -138,6 +140,47 @@ def test_a_record_that_cannot_be_is_refused_without_the_counts(closed: SurveyFol
     assert "no stratum has more answers than codes" in str(verify_survey_record(record).failed)
     record["body"]["answers"] = {"office": "many"}
     assert "no stratum has more answers than codes" in str(verify_survey_record(record).failed)
+
+
+@pytest.mark.parametrize(
+    ("study", "claims", "wrong"),
+    [
+        ({}, {}, ""),
+        ({}, {"ended_by": "date"}, "it ended as its study says"),
+        ({}, {"ended_by": "answers"}, "it ended as its study says"),
+        ({}, {"ended_by": "width"}, "it ended as its study says"),
+        ({}, {"ended_by": None}, "it ended as its study says"),
+        ({}, {"finished": False}, "it ended as its study says"),
+        ({}, {"finished": False, "ended_by": None}, ""),
+        ({"end_date": "2100-01-01"}, {"ended_by": "date"}, "it ended as its study says"),
+        ({"end_date": "2026-01-01"}, {"ended_by": "date"}, ""),
+        ({"end_answers": 301}, {"ended_by": "answers"}, "it ended as its study says"),
+        ({"end_answers": 300}, {"ended_by": "answers"}, ""),
+        ({"end_width": 10.0}, {"ended_by": "width"}, ""),
+    ],
+)
+def test_without_the_counts_a_record_claims_no_end_but_its_studys(
+    closed: SurveyFolder, study: dict[str, Any], claims: dict[str, Any], wrong: str
+) -> None:
+    """Signed by an organiser who lies, about a study that the organiser may have written."""
+    record = release(closed)
+    body = record["body"]
+    body.update(claims)
+    body["survey"].update(study)
+    told = SurveyStudy.from_dict(body["survey"])
+    body["study_hash"], body["run"] = told.digest, told.run
+
+    def found() -> Checks:
+        record["signatures"]["coordinator"] = sign(body, closed.key())
+        return verify_survey_record(json.loads(json.dumps(record)))
+
+    assert [text.partition(",")[0] for text in found().failed] == [wrong] * bool(wrong)
+    # An interval for a fixed end is one at a fixed end alone.
+    body["results"][0]["other_interval"] = {"low": 3900.0, "high": 4100.0, "method": "smooth"}
+    is_fixed = not wrong and claims.get("ended_by") in ("date", "answers")
+    chosen = [text for text in found().failed if text.startswith("its intervals hold at an end that somebody chose")]
+    assert bool(chosen) is not is_fixed
+    assert any("public before the first answer" in text for text in found().not_checked) is is_fixed
 
 
 def test_a_survey_that_goes_on_is_released_only_when_that_is_said(tmp_path: Path) -> None:

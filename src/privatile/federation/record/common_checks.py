@@ -5,6 +5,7 @@ A body may hold anything: it was written by somebody else. Only the form that `r
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from privatile.errors import InputError, PrivatileError, StoreError
+from privatile.estimator.spec import RunSpec
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.comparison import OTHER, OTHER_BUILD, SAME, differences, recorded_facts
 from privatile.federation.record.document import SOFTWARE, ClientKeys, canonical, is_signed, transcript_digest
@@ -71,12 +73,45 @@ def check_study_and_signature(checks: Checks, record: dict[str, Any], study: Nam
         checks.add(f"the {signer} has signed it", False, str(error))
 
 
-def check_end(checks: Checks, body: dict[str, Any]) -> None:
-    """Check that a record's end has come: an end by date that is still to come was chosen by whoever stopped."""
+def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec) -> None:
+    """Check that a record's end has come, and that of an open-ended run also against what the study had fixed."""
     until = part(body, "transcript").get("until")
-    come = isinstance(until, int | float) and until <= time.time() + CLOCKS_DIFFER
+    at = until if isinstance(until, int | float) else math.inf
     checks.add(
-        "its end is not in the future", come, "it names no time, or one that this computer's clock has not reached"
+        "its end is not in the future",
+        at <= time.time() + CLOCKS_DIFFER,
+        "it names no time, or one that this computer's clock has not reached",
+    )
+    if spec.design == "open":
+        _check_open_end(checks, body, spec, at)
+
+
+def _check_open_end(checks: Checks, body: dict[str, Any], spec: RunSpec, at: float) -> None:
+    """An end that was fixed must stand in the study, and be reached; at any other the intervals are anytime ones."""
+    told = body.get("results")
+    results = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    date, number = (None, None) if spec.end is None else (spec.end.seconds, spec.end.answers)
+    came = [one.get("records") for one in results]
+    on_date = date is not None and at >= date
+    enough = number is not None and bool(came) and all(type(one) is int and one >= number for one in came)
+    by, finished = body.get("ended_by"), body.get("finished") is True
+    allowed = {"command": True, "width": spec.until_width is not None, "date": on_date, "answers": enough}
+    checks.add(
+        "it ended as its study says, or by command",
+        allowed.get(by, False) if finished and isinstance(by, str) else not finished and by is None,
+        f"it says {by!r:.40}; the study has no such end, or it was not reached",
+    )
+    if finished and (enough or (on_date and by == "date")):
+        checks.not_checked.append(
+            "that the study, and with it the end, was public before the first answer: compare its hash with the one "
+            "that people were shown"
+        )
+        return
+    shown = [one.get("method") for result in results for one in (result, part(result, "other_interval"))]
+    checks.add(
+        "its intervals hold at an end that somebody chose",
+        "smooth" not in shown,
+        "an interval for a fixed end is among them, and no end of the study was reached",
     )
 
 
