@@ -36,7 +36,7 @@ EVERYTHING_STORED = """async () => {
 def test_one_bit_leaves_and_the_number_is_nowhere(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     seen = watched()
     code = new_code()
-    seen.page.goto(f"{url}#c={code}")
+    seen.page.goto(f"{url}#c={code}&e=10")
     seen.page.locator("#number").fill(PLANTED)
     assert survey.questions == 0, "the question is fetched on Send only"
     send(seen.page)
@@ -65,7 +65,7 @@ def test_no_server_gets_a_second_coin(watched: Callable[..., Any], survey: FakeS
     page = watched().page
     code = new_code()
     survey.on_answer = lambda body: (500, {"error": "lost"}, {})
-    answer(page, f"{url}#c={code}")
+    answer(page, f"{url}#c={code}&e=10")
     says(page, "cannot be reached")
 
     def new_question() -> None:
@@ -115,7 +115,7 @@ def test_devices_that_forgot_would_draw_again(watched: Callable[..., Any], surve
     code = new_code()
     for _ in range(30):
         page = watched().page
-        answer(page, f"{url}#c={code}", "3000")
+        answer(page, f"{url}#c={code}&e=10", "3000")
         says(page, "has been counted")
         if {sent["answer"] for sent in survey.answers} == {True, False}:
             return
@@ -126,15 +126,15 @@ def test_another_code_of_the_same_survey_gets_nothing(
     watched: Callable[..., Any], survey: FakeSurvey, url: str
 ) -> None:
     page = watched().page
-    answer(page, f"{url}#c={new_code()}", "3000")
+    answer(page, f"{url}#c={new_code()}&e=10", "3000")
     says(page, "has been counted")
-    page.goto(f"{url}#c={new_code()}")
+    page.goto(f"{url}#c={new_code()}&e=10")
     says(page, "never answers a second time")
     assert not page.locator("#form").is_visible()
     assert (survey.questions, len(survey.answers)) == (1, 1)
     # Another survey under another code may be the same one in disguise: people decide, and see what they did.
     survey.facts.update(survey="ffffffffffff")
-    answer(page, f"{url}#c={new_code()}", "3000")
+    answer(page, f"{url}#c={new_code()}&e=10", "3000")
     page.locator("#warning").wait_for()
     assert "What we earn" in page.locator("#why").inner_text()
     page.get_by_role("button", name="Stop").click()
@@ -148,7 +148,7 @@ def test_two_tabs_draw_one_coin(watched: Callable[..., Any], survey: FakeSurvey,
     second = first.context.new_page()
     code = new_code()
     for page in (first, second):
-        page.goto(f"{url}#c={code}")
+        page.goto(f"{url}#c={code}&e=10")
         page.locator("#number").fill("3000")
     for page in (first, second):
         page.evaluate("setTimeout(() => document.getElementById('send').click(), 50)")
@@ -173,7 +173,7 @@ def test_two_tabs_with_two_codes_are_no_way_around_the_warning(
     second = first.context.new_page()
     for page, name in ((first, "000000000001"), (second, "000000000002")):
         survey.facts["survey"] = name
-        page.goto(f"{url}#c={new_code()}")
+        page.goto(f"{url}#c={new_code()}&e=10")
         page.locator("#number").fill("3000")
     held: list[Any] = []
     first.route("**/question", lambda route: held.append(route))
@@ -191,7 +191,7 @@ def test_another_device_is_warned_before_it_draws(watched: Callable[..., Any], s
     page = watched().page
     code = new_code()
     survey.states[code] = "handed"
-    answer(page, f"{url}#c={code}")
+    answer(page, f"{url}#c={code}&e=10")
     page.locator("#warning").wait_for()
     assert page.evaluate("document.activeElement.id") == "warning"
     assert survey.answers == []
@@ -217,7 +217,7 @@ def test_a_browser_that_cannot_answer_once_is_refused(
     ):
         page.add_init_script(spoilt)
         page.goto("about:blank")
-        page.goto(f"{url}#c={new_code()}")
+        page.goto(f"{url}#c={new_code()}&e=10")
         says(page, said)
         assert not page.locator("#form").is_visible()
     assert survey.questions == 0
@@ -228,12 +228,12 @@ def test_settings_that_hide_too_little_are_refused(watched: Callable[..., Any], 
     for change in ({"threshold": str(1 << 64)}, {"range": "ab"}):
         honest = dict(survey.facts)
         survey.facts.update(change)
-        page.goto(f"{url}#c={new_code()}")
+        page.goto(f"{url}#c={new_code()}&e=10")
         says(page, "not acceptable")
         assert not page.locator("#form").is_visible()
         survey.facts = honest
     survey.on_question = lambda code: (200, {"survey": "ffffffffffff", "round": 1, "query": "3"}, {})
-    answer(page, f"{url}#c={new_code()}")
+    answer(page, f"{url}#c={new_code()}&e=10")
     says(page, "cannot be reached")  # a question of another survey is no question
     for query in ("NaN", "1e999", 12):
         survey.on_question = lambda code, query=query: (  # type: ignore[misc]
@@ -255,6 +255,12 @@ def test_a_link_that_states_a_budget_is_held_to_it(watched: Callable[..., Any], 
         page.goto(f"{url}#c={new_code()}&e={budget}")
         says(page, "the survey wants only 1.8 times")
         assert not page.locator("#form").is_visible()
+    # Without a budget the server would choose it: no link that was issued is so.
+    for budget in ("", "&answered"):
+        page.goto("about:blank")
+        page.goto(f"{url}#c={new_code()}{budget}")
+        says(page, "The link is not complete")
+        assert not page.locator("#form").is_visible()
     page.goto("about:blank")
     page.goto(f"{url}#c={new_code()}&e=4")
     page.locator("#form").wait_for()
@@ -271,7 +277,7 @@ def test_offline_then_online_and_a_survey_that_makes_wait(
     watched: Callable[..., Any], survey: FakeSurvey, url: str
 ) -> None:
     page = watched().page
-    page.goto(f"{url}#c={new_code()}")
+    page.goto(f"{url}#c={new_code()}&e=10")
     page.locator("#number").fill("3000")
     page.context.set_offline(True)
     page.locator("#send").click()

@@ -21,6 +21,7 @@ import pytest
 
 from privatile.survey.codes import code_hash
 from privatile.survey.page import page_files
+from privatile.survey.protocol import link
 from privatile.survey.store import COUNTED
 from tests.survey.kit import Made, make_survey
 
@@ -64,7 +65,7 @@ class Person:
         self.page = page
         self.code = gateway.made.codes[number]
         self.planted = f"{1000 + 271 * number}{70_707 + number}"[:4] + f".{8_675_309 + 7 * number}"
-        self.link = f"{gateway.url}#c={self.code}"
+        self.link = link(gateway.url, self.code, gateway.made.folder.study().epsilon)
         self.heard: list[str] = []
         page.context.on("request", lambda request: self.heard.append(self._all_of(request)))
 

@@ -22,15 +22,15 @@ pytestmark = pytest.mark.browser
 def test_refusals_are_told(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     page = watched().page
     page.goto(url)
-    says(page, "code is missing")
+    says(page, "not complete")
     refusals = ((409, "used already"), (418, "refuses"), (404, "does not know"), (410, "is closed"))
     for status, said in refusals:
         survey.on_question = lambda code, status=status: (status, {}, {})  # type: ignore[misc]
-        answer(page, f"{url}#c={new_code()}")
+        answer(page, f"{url}#c={new_code()}&e=10")
         says(page, said)
         assert not page.locator("#form").is_visible()
     survey.facts["state"] = "closed"
-    page.goto(f"{url}#c={new_code()}")
+    page.goto(f"{url}#c={new_code()}&e=10")
     says(page, "is closed")
     assert survey.answers == []
 
@@ -38,7 +38,7 @@ def test_refusals_are_told(watched: Callable[..., Any], survey: FakeSurvey, url:
 def test_numbers_are_read_as_people_write_them(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
     """The vectors, with the browser's own engine; a number that could mean two things is refused in words."""
     page = watched().page
-    page.goto(f"{url}#c={new_code()}")
+    page.goto(f"{url}#c={new_code()}&e=10")
     wrong = page.evaluate(
         """async (cases) => {
           const page = await import('./static/mechanism.js');
@@ -97,7 +97,7 @@ def test_languages_phones_keyboard_and_axe(
     page = watched(locale=locale, color_scheme=scheme, viewport={"width": width, "height": 740}, bypass_csp=True).page
     words = json.loads(page_files()[f"static/messages/{locale[:2]}.json"].body)
     fits = "document.documentElement.scrollWidth <= innerWidth"
-    page.goto(f"{url}#c={new_code()}")
+    page.goto(f"{url}#c={new_code()}&e=10")
     page.locator("#form").wait_for()
     assert page.evaluate("document.documentElement.lang") == locale[:2]
     assert page.locator("#send").inner_text() == words["send"]
@@ -134,7 +134,7 @@ def test_hostile_words_are_inert(watched: Callable[..., Any], survey: FakeSurvey
     hostile = """</title><img src=x onerror="document.title='owned'">{lies}{constructor}"""
     survey.facts.update(title=hostile, value=hostile, unit=hostile)
     seen = watched()
-    answer(seen.page, f"{url}#c={new_code()}", "3000")
+    answer(seen.page, f"{url}#c={new_code()}&e=10", "3000")
     says(seen.page, "has been counted")
     assert seen.page.locator("img").count() == 0
     assert seen.page.locator("#title").inner_text() == hostile

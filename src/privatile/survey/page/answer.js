@@ -4,7 +4,7 @@ import { drawCoin, liesPer100, readNumber, readQuery, readThreshold, respond } f
 const $ = (id) => document.getElementById(id);
 const link = new URLSearchParams(location.hash.slice(1));
 const code = link.get("c") ?? "";
-const budget = Number(link.get("e") ?? 10); // the epsilon that the letter or card states
+const budget = Number(link.get("e")); // the epsilon that the letter or card states
 const confirmed = new Set();
 const LANGUAGES = ["en", "de", "fr"];
 let words, locale, facts, values, db, record, status, error;
@@ -177,7 +177,8 @@ async function send(value) {
 
 async function deliver() {
   // A server can make a browser forget (Clear-Site-Data), but not change the address of an open page.
-  history.replaceState(null, "", `#c=${code}&answered`);
+  link.set("answered", "");
+  history.replaceState(null, "", `#${link}`);
   show("sent");
   say("sending");
   $("said").focus();
@@ -230,7 +231,7 @@ async function begin() {
   await offer(LANGUAGES);
   if (!isSecureContext) return say("insecure");
   if (!navigator.locks || !globalThis.BigUint64Array) return say("old");
-  if (!/^[\w-]{22}$/.test(code)) return say("nocode");
+  if (!/^[\w-]{22}$/.test(code) || !link.has("e")) return say("nocode");
   try {
     db = await opened();
     await stored("asked", (all) => all.put(1, ""), "readwrite");
