@@ -316,6 +316,7 @@ def test_signs_that_nobody_sees_or_tells_apart_make_no_new_person(other: str) ->
 def test_an_accent_that_stands_alone_is_an_apostrophe(sign: str) -> None:
     for form in ("NFC", "NFD", "NFKC", "NFKD"):
         assert person_text(unicodedata.normalize(form, f"O{sign}Neill")) == "o'neill"
+    assert person_text("Zoe\u200b\u0301") == person_text("Zo\u00e9"), "with something invisible before the accent"
     # The controls: an accent upon a letter is none, and a group of digits is not read into points.
     assert person_text("Zoe\u0301") != person_text("Zoe'")
     assert person_text("1.234.567") != person_text("1234567")

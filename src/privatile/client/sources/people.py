@@ -38,7 +38,7 @@ _CONTROL = "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
 _REMOVED = re.compile(f"[{_CONTROL}{_INVISIBLE}]")
 _DASHES = re.compile("[\u02d7\u058a\u1806\u2010-\u2015\u2043\u2212\u2e3a\u2e3b\ufe58\ufe63\uff0d]")
 _APOSTROPHES = re.compile(
-    "[\u02b9\u02bb-\u02bd\u02c8\u02ca\u02cb\u055a\u05f3\u2018-\u201b\u2032\u2035\ua78c]| [\u0301\u0313\u0314]"
+    "[\u02b9\u02bb-\u02bd\u02c8\u02ca\u02cb\u055a\u05f3\u2018-\u201b\u2032\u2035\ua78c]|(?<=\\S)\\s+[\u0301\u0313\u0314]"
 )
 """An accent that stands alone (´) is a blank with the accent upon it in NFKC."""
 _DIGITS = re.compile(r"[^\x00-\x7f]")
@@ -191,6 +191,7 @@ def _folded(text: str, exact_below: int) -> str:
 
 def _ascii_where_possible(text: str) -> str:
     """NFKC and casefold, as Unicode's caseless matching of identifiers does it, and the signs that look alike."""
+    text = _REMOVED.sub("", text)  # first: it may stand between a letter and its accent
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", text).casefold())
     # A folded text may decompose further, and a composed one fold again.
     text = unicodedata.normalize("NFKC", text.casefold())
