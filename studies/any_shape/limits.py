@@ -23,7 +23,6 @@ PROMISED = ((6000.0, 0.99, 3.4), (600.0, 0.97, 4.5), (150.0, 0.97, 6.5))
 
 KNOWN = frozenset(
     {
-        ("hard: pareto edge .1 n=20000 ε=0.5", "bounded"),
         ("unseen: three humps K=1 r=0.5 τ=0.3 I=6000", "error of the smooth estimate"),
         ("unseen: three humps K=1 r=0.5 τ=0.8 I=6000", "error of the smooth estimate"),
     }
