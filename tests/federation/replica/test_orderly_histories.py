@@ -1,7 +1,7 @@
 """Random histories with decisions in one honest log: everybody stands at the same place, however they came there.
 
 Keys are replaced, ledgers restored, peers answer twice or report ones only, people vote, processes are killed. Whoever
-reads the log, follows the closed rounds or starts again from its file has the same state.
+reads the log, reads it again, follows the closed rounds or starts again from its file has the same state.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.federation.replica.test_decisions import follows, same_state
 pytestmark = pytest.mark.timeout(7200)  # of the long form
 HISTORIES = 500 if os.environ.get("PRIVATILE_LONG") else 4
 STUDY = make_study(5, 4, 1, length=60, patience=2)
+KEYS = {name: key_of(name).public for name in STUDY.clients}
 
 
 class Clerk(StoredPeer):
@@ -101,6 +102,13 @@ def play(seed: int) -> tuple[int, int]:
         peer.restart()
         assert same_state(peer.replica, before)
         assert (peer.replica.committed, peer.replica.missing) == (before.committed, before.missing)
+    again = StoredPeer(STUDY, "peer0")
+    again.follow(log[: chance.randint(0, len(log))])
+    again.save()
+    again.replica, again.read = again.log.read_again(KEYS), 0
+    again.follow(log)
+    assert same_state(again.replica, first.replica)
+    assert (again.replica.asks, again.replica.missing) == (first.replica.asks, first.replica.missing)
     other = follows(first.replica)
     first.replica._history.drop_open()
     assert same_state(other, first.replica)

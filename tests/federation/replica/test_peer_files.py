@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.record.document import transcript_digest
 from privatile.federation.replica.chain import payload_digest, signed_value
-from privatile.federation.replica.entries import Note
+from privatile.federation.replica.entries import Decision, Note
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import TWO_ANSWERS
+from privatile.federation.replica.standing import Unread
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore
@@ -25,6 +27,7 @@ from tests.federation.replica.kit import (
     after,
     answer_of,
     asked_after,
+    close_votes,
     key_of,
     lie_twice,
     make,
@@ -265,3 +268,68 @@ def test_a_restored_ledger_that_did_not_count_in_its_round_does_not_count_when_t
     first.follow(log)
     assert first.replica.link(liar.name) == second.replica.link(liar.name)
     assert first.replica._history.notes == second.replica._history.notes == []
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("silent", [False, True])
+def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads_the_log_again(
+    silent: bool, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever answers last, or votes last to close, knows the chain value that nobody else has yet."""
+    peers = stored()
+    log = asked_after(peers, 1)
+    if epoch:
+        for peer in peers:
+            peer.log.begin_epoch(1)
+            peer.replica.new_epoch(1)
+            peer.read = 0
+        log = [entry for peer in peers for entry in say(peer)]  # checkpoints
+        peers[0].follow(log)
+        log += say(peers[0])
+        for peer in peers:
+            peer.follow(log)
+    liar = peers[3]
+    if silent:
+        log += [*(answer_of(peer) for peer in peers[1:]), *close_votes(peers[1:2])]
+        (last,) = close_votes([liar])
+    else:
+        log += [answer_of(peer) for peer in peers[:3]]
+        last = answer_of(liar)
+    knows = StoredPeer.from_copy(liar, liar.store.to_bytes())
+    knows.follow([*log, last])
+    assert (peers[1].replica.closed, knows.replica.closed) == (1, 2)
+    true = knows.replica.proposal("peer3")
+    near = msgspec.structs.replace(true.asks[0], query=math.nextafter(true.asks[0].query, math.inf))
+    early = [
+        msgspec.structs.replace(true, asks=(near,)),
+        knows.replica.vote("peer3", Decision("readmit", "peer0", 7)),
+        knows.replica.restored("peer3", knows.replica.link("peer3") or Link(0, ""), Link(90, "f" * 32)),
+    ]
+    log += [("peer3", entry.pack(liar.key)) for entry in early]
+    place = len(log)
+    log.append(last)
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[1])
+    for peer in peers:
+        peer.follow(log)
+    log += [answer_of(peer) for peer in peers[:3]]
+    live, again = peers[1], peers[2]
+    for peer in (live, again):
+        peer.follow(log)
+        peer.save()
+    assert (live.replica.closed, live.replica.committed) == (2, 2)
+
+    def read_again() -> tuple[object, ...]:
+        again.replica, again.read = again.log.read_again(keys_of(live)), 0
+        again.follow(log[:place])
+        again.save()
+        again.restart()  # in the midst of it
+        again.follow(log)
+        return again.replica.asks, again.replica._history.notes, again.replica._history.links
+
+    here = (live.replica.asks, live.replica._history.notes, live.replica._history.links)
+    assert read_again() == here
+    assert again.replica.missing == live.replica.missing == ["peer3"]
+    monkeypatch.setattr(Unread, "is_complete", lambda *_: True)
+    assert read_again() != here  # the negative control

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from privatile.errors import ProtocolError
 from privatile.federation.replica import chain as chains
 from privatile.federation.replica.entries import ClosedRound, read_entry
-from privatile.federation.replica.standing import Gathered, Standing
+from privatile.federation.replica.standing import Gathered, Standing, Unread
 
 
 class Following(Standing):
@@ -21,6 +21,7 @@ class Following(Standing):
         clients, known = tuple(self.study.clients), set(self._history.chains)
         path = [one for one in rounds if chains.closed_chain(one, clients) not in known]
         if path:
+            self._unread = None
             self._follow(path)
         last = rounds[-1].round if rounds else 0
         if last == self.closed and not self.finished:
@@ -31,6 +32,11 @@ class Following(Standing):
                 if len(found) >= self.quorum:
                     self._prove(found, ended=ended)
         return len(path)
+
+    def read_again(self, epoch: int) -> None:
+        """This log comes from its first entry on, with what has led here (`Unread`)."""
+        if self.closed:
+            self._unread = Unread(self.closed_rounds(self.closed - 1)[0], epoch, self._tolerate + 1)
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

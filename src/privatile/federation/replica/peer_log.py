@@ -137,7 +137,7 @@ class PeerLog:
     def replica(self, keys: Mapping[str, PublicKeys]) -> Replica:
         """The replica as it was: the committed rounds, and the entries since. `keys` are those of the roster."""
         ((base,),) = self.store.query("SELECT base FROM peer")
-        replica = Replica(self.study, keys, self._roster, base)
+        replica = Replica(self.study, keys, self._roster, max(base, 0))
         proof = _proof(self.store)
         try:
             rounds = list(closed_rounds(self.store, self.study, self._roster))
@@ -148,6 +148,9 @@ class PeerLog:
         self._written = len(rounds)
         self._places, self._epochs = [], []
         rows = self.store.query("SELECT place, epoch, sender, payload FROM peer_entries ORDER BY place")
+        first = rows[0][1] if rows else self.epoch
+        if base < first:
+            replica.read_again(first)
         for place, epoch, sender, payload in rows:
             if epoch > replica.epoch:
                 replica.new_epoch(epoch)
@@ -166,8 +169,8 @@ class PeerLog:
         self.store.execute(
             [
                 ("DELETE FROM peer_entries", ()),
-                # A later log begins with checkpoints.
-                ("UPDATE peer SET base = max(0, epoch - 1), position = 0, last = ''", ()),
+                # The epoch before its first entry: a later log begins with checkpoints.
+                ("UPDATE peer SET base = epoch - 1, position = 0, last = ''", ()),
             ]
         )
         self._position, self._last = 0, ""

@@ -58,6 +58,8 @@ class Replica(Following):
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
         if self.aborted or (self.finished and not self.recovering):
             return
+        if self._unread is not None:
+            self._unread.see(payload)
         keys = self.keys.get(sender)
         if keys is None:
             yield self._happening("unsigned", sender, "the study has no such peer")
@@ -75,7 +77,10 @@ class Replica(Following):
             yield self._happening("refused", sender, "it belongs to another study, run or peer", payload)
         elif self._recovery is not None:
             yield from self._recover(self._recovery, entry, payload)
+        elif self._unread is not None and not self._unread.is_complete(entry):
+            yield from self._compare(entry)
         else:
+            self._unread = None
             yield from self._take(entry, payload)
 
     def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
@@ -336,6 +341,8 @@ class Replica(Following):
             yield Happening("other history", target.round, None, str(error), tuple(target.signed.values()))
             return
         self._recovery = None
+        if self._unread is not None and self._unread.round <= target.round:
+            self._unread = None
         yield Happening("begun", target.round)
         if (self.closed, self.ended) == (target.round, target.ended):
             for sender, payload in target.signed.items():

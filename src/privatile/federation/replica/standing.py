@@ -7,6 +7,7 @@ from privatile.federation.coordinator.answer_intake import AnswerIntake
 from privatile.federation.coordinator.round_rules import may_close
 from privatile.federation.replica import chain as chains
 from privatile.federation.replica.entries import (
+    AnyEntry,
     Checkpoint,
     ClosedRound,
     CloseVote,
@@ -18,6 +19,7 @@ from privatile.federation.replica.entries import (
     Relay,
     Restored,
     Vote,
+    asks_digest,
 )
 from privatile.federation.replica.history import History, Quarantine, RoundRecord
 from privatile.federation.replica.recovery import Recovery
@@ -47,6 +49,35 @@ class Gathered:
     """Who has signed the chain value here, and how."""
 
 
+class Unread:
+    """What has not come yet of a closed round, in a log that is read again from its first entry.
+
+    A liar that answers last knows the chain value after a round before the round is closed. What it writes with that
+    value ahead of its answer counts for nobody who reads the log for the first time. So nothing counts here, either,
+    before the last closed round is complete: its answers, its notes and, where answers were missing, the votes to close
+    it. (Not the votes where a key was replaced in that round: who had voted with the older one is not known any more.)
+    """
+
+    def __init__(self, closed: ClosedRound, epoch: int, votes: int) -> None:
+        """`votes` are those that it takes to close a round."""
+        self.round = closed.round
+        self._payloads = {one.encode() for one in (*closed.answers, *(note.payload for note in closed.notes)) if one}
+        self._vote = (epoch, closed.round, closed.before, asks_digest(closed.asks))
+        late = None in closed.answers and not any('"action":"key"' in note.payload for note in closed.notes)
+        self._votes = votes if late else 0
+        self._voters: set[str] = set()
+
+    def see(self, payload: bytes) -> None:
+        """An entry was read, whoever has signed it."""
+        self._payloads.discard(payload)
+
+    def is_complete(self, entry: AnyEntry) -> bool:
+        """Whether everything has come, with this entry."""
+        if isinstance(entry, CloseVote) and (entry.epoch, entry.round, entry.chain, entry.question) == self._vote:
+            self._voters.add(entry.sender)
+        return not self._payloads and len(self._voters) >= self._votes
+
+
 class Standing:
     """One peer's view of the run, without what changes it."""
 
@@ -61,6 +92,7 @@ class Standing:
         self._history = History(study, keys, chains.first_chain(study.digest, study.run, roster_digest))
         self._now = Gathered()
         self._recovery: Recovery | None = None
+        self._unread: Unread | None = None
         self.committed = 0
         """Rounds that a quorum has signed."""
         self.proof: dict[str, bytes] = {}
