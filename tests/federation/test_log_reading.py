@@ -18,6 +18,8 @@ from privatile.federation.replica.peer_log import LogEntry
 class Servers:
     """A log that can be read entry by entry; nobody makes consumers."""
 
+    stream = "LOG"
+
     def __init__(self, *payloads: bytes) -> None:
         self.payloads = payloads
         self.asked: list[int] = []
@@ -106,6 +108,25 @@ def test_a_reply_that_comes_late_is_not_the_end_of_the_log() -> None:
         port.close()
 
     asyncio.run(play())
+
+
+def test_a_consumer_says_how_many_entries_come_after_those_that_were_read_singly() -> None:
+    async def play() -> list[int]:
+        port = await opened(Servers(b"a", b"b"))
+        while port._next < 3:
+            await port.entries(soon())
+        port._consumer = "made"
+        found = [port.behind]
+        for number, behind in ((1, 4), (2, 3), (3, 0)):
+            reply = f"$JS.ACK.LOG.made.1.{number}.{number}.0.{behind}"
+            message: Any = SimpleNamespace(reply=reply, subject="log.site1", data=b"c", headers=None)
+            await port._on_message(message)
+            found.append(port.behind)
+        port.close()
+        return found
+
+    # Once it lives, nothing else says that the end is reached, and a peer does nothing before.
+    assert asyncio.run(play()) in ([1, 1, 3, 0], [0, 0, 3, 0])
 
 
 def test_entries_that_come_while_others_are_published_are_given_at_once(

@@ -178,6 +178,8 @@ class LogPort:
             self._break("a delivery is missing")
         elif int(position) == self._next:
             self._take(LogEntry(int(position), message.subject.rpartition(".")[2], message.data), int(behind))
+        elif int(position) == self._next - 1:  # the last one was read singly, which does not say how many come after it
+            self._reach(int(behind))
 
     def _take(self, entry: LogEntry, behind: int) -> None:
         """The entry at the next position; so many come after it."""
