@@ -16,8 +16,9 @@ import pytest
 
 from privatile.errors import BrokerError
 from privatile.federation.peer.log_port import LogPort
-from privatile.federation.peer.log_requests import LogLost, LogRequests, Reply
+from privatile.federation.peer.log_requests import LogLost, LogRequests, Refused, Reply
 from privatile.federation.replica.chain import payload_digest
+from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection, connected
 from privatile.federation.wire.keys import KeyPair
@@ -172,7 +173,16 @@ def test_a_consumer_that_is_asked_for_again_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"state": 3}', b'{"message": {"seq": 1}}', b'{"message": {"data": "*"}}']
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"state": 3}',
+        b'{"message": {"seq": 1}}',
+        b'{"message": {"data": "*"}}',
+        b'{"name": "\xff"}',
+        b"[" * 100_000,
+    ],
 )
 def test_a_reply_that_is_none_is_a_lost_server(data: bytes) -> None:
     async def reply(*_: object, **__: object) -> SimpleNamespace:
@@ -184,6 +194,28 @@ def test_a_reply_that_is_none_is_a_lost_server(data: bytes) -> None:
 
     with pytest.raises(BrokerError, match="did not reply"):
         asyncio.run(play())
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload"),
+    [
+        (log_subject("0" * 12, 0, "site1"), b"a" * (LARGEST_ENTRY + 1)),
+        (log_subject("0" * 12, 1, "site1"), b"a"),
+        (log_subject("0" * 12, 0, "site1") + ".more", b"a"),
+        (log_subject("0" * 12, 0, "s" * 5000), b"a"),
+    ],
+)
+def test_what_no_peer_can_write_is_no_entry(subject: str, payload: bytes) -> None:
+    """A server's operator filled the peers' files with entries of any size and sender."""
+    connection: Any = SimpleNamespace(nc=None, lost=None)
+    requests = LogRequests(connection, "0" * 12, 0, replicas=3, makes=False)
+    assert requests.read(7, log_subject("0" * 12, 0, "site1"), b"a") == (7, "site1", b"a")
+    with pytest.raises(LogLost, match="entry 7 of the log"):
+        requests.read(7, subject, payload)
+
+
+def test_a_servers_words_are_shown_without_terminal_escapes() -> None:
+    assert Refused(500, "\x1b[2J" + "no " * 1000).text == "\ufffd[2J" + ("no " * 1000)[:196]
 
 
 def test_a_peer_can_neither_forge_nor_delete_nor_bend_the_log(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ class Servers:
         await asyncio.Event().wait()
         raise AssertionError
 
+    def read(self, position: int, subject: str, payload: bytes) -> LogEntry:
+        return LogEntry(position, subject.rpartition(".")[2], payload)
+
     async def entry(self, position: int) -> LogEntry | None:
         self.asked.append(position)
         found = self.payloads[position - 1 : position]
@@ -152,3 +155,33 @@ def test_entries_that_come_while_others_are_published_are_given_at_once(
         return loop.time() - began
 
     assert asyncio.run(play()) < 2.0
+
+
+def test_consumers_that_break_at_once_are_not_made_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong delivery for each: a peer asked the servers for two thousand a second."""
+
+    class Wrong(Servers):
+        """Makes consumers, and every delivery is the second one."""
+
+        made = 0
+        port: LogPort
+
+        async def consumer(self, peer: str, position: int) -> Reply:
+            self.made += 1
+            name = f"consumer{self.made}"
+            told: Any = SimpleNamespace(reply=f"$JS.ACK.LOG.{name}.1.9.2.0.0", subject="s", data=b"", headers=None)
+            asyncio.get_running_loop().call_later(0.01, lambda: asyncio.ensure_future(self.port._on_message(told)))
+            return Reply(name=name)
+
+    async def play() -> int:
+        servers = Wrong()
+        servers.port = port = await opened(servers)
+        until = asyncio.get_running_loop().time() + 0.5
+        while asyncio.get_running_loop().time() < until:
+            await port.entries(until)
+        port.close()
+        return servers.made
+
+    assert 2 <= asyncio.run(play()) <= 5
+    monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.0)
+    assert asyncio.run(play()) > 10

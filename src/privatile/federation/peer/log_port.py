@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import nats.errors
 
+from privatile.core.words import printable
 from privatile.errors import BrokerError
 from privatile.federation.monitoring import facts
 from privatile.federation.peer.log_requests import RECOVER, REQUEST, SECOND, LogLost, LogRequests
@@ -40,6 +41,10 @@ third."""
 MOST_MUTE = 2
 """Consumers without a sign of life after which the connection is given up."""
 
+LASTING, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.1, 2.0
+"""Seconds that a consumer must have lived for the next one to be made at once when it breaks; otherwise the first pause
+before that, doubling, and the longest one."""
+
 SINGLY = 0.1
 """Seconds until a single entry is asked for again that is not there yet."""
 
@@ -57,6 +62,8 @@ class LogPort:
         """Whether the consumer has given a sign of life."""
         self._mute = 0
         """Consumers in a row that have given none."""
+        self._short = 0
+        """Consumers in a row that have broken soon."""
         self._nc = connection.nc
         self._peer = peer
         self._own = log_subject(identity, epoch, peer)
@@ -80,8 +87,10 @@ class LogPort:
         self.behind = 1
         """Entries in the log after the last one that has arrived: what is decided before they are read may be late."""
         self._requested = 0
-        self._heard = self._looked = self._requested_at = 0.0
+        self._made = self._heard = self._looked = self._requested_at = 0.0
         self._broken = ""
+        self._refusal: LogLost | None = None
+        """Why this is not the log."""
         self.published = self.published_bytes = 0
 
     @property
@@ -112,11 +121,11 @@ class LogPort:
         for task in self._tasks:
             task.cancel()
 
-    def _begin(self) -> None:
-        """Make a consumer that begins at the next position, and read entry by entry until it lives."""
+    def _begin(self, pause: float = 0.0) -> None:
+        """Make a consumer that begins at the next position, after a pause; read entry by entry until it lives."""
         self.close()
         self._consumer, self._broken, self._lives = "", "", False
-        self._tasks = [asyncio.create_task(self._consume()), asyncio.create_task(self._read_singly())]
+        self._tasks = [asyncio.create_task(self._consume(pause)), asyncio.create_task(self._read_singly())]
         for task in self._tasks:
             task.add_done_callback(self._on_end)
 
@@ -125,15 +134,16 @@ class LogPort:
             task.exception()  # `entries` raises it, where anybody still reads
         self._wake.set()
 
-    async def _consume(self) -> None:
+    async def _consume(self, pause: float) -> None:
+        await asyncio.sleep(pause)
         begins = self._next
         reply = await self.requests.consumer(self._peer, begins)
         if reply.error or (self._expected is not None and not reply.num_pending):
             await self.requests.check(self._next if self._expected is not None else 0)
         if reply.error:
-            raise BrokerError(f"the servers do not let the log be read: {reply.error.description:.200}.")
+            raise BrokerError(f"the servers do not let the log be read: {reply.error.text}.")
         self._consumer, self._begins, self._delivered = reply.name, begins, 0
-        self._heard = self._looked = asyncio.get_running_loop().time()
+        self._made = self._heard = self._looked = asyncio.get_running_loop().time()
         if self._next == begins:
             self._reach(reply.num_pending)
         await self._request_entries()
@@ -177,14 +187,22 @@ class LogPort:
             # Nothing is deleted from the log: a gap means a delivery that was lost, or another stream.
             self._break("a delivery is missing")
         elif int(position) == self._next:
-            self._take(LogEntry(int(position), message.subject.rpartition(".")[2], message.data), int(behind))
+            try:
+                self._take(self.requests.read(int(position), message.subject, message.data), int(behind))
+            except LogLost as error:
+                self._refuse(error)
         elif int(position) == self._next - 1:  # the last one was read singly, which does not say how many come after it
             self._reach(int(behind))
 
     def _take(self, entry: LogEntry, behind: int) -> None:
         """The entry at the next position; so many come after it."""
         if self._expected not in (None, payload_digest(entry.payload)):
-            self._break("another log")
+            self._refuse(
+                LogLost(
+                    "the log holds another entry where this peer has applied one: it was replaced. This peer signs "
+                    f"nothing. Compare with the others. {RECOVER}"
+                )
+            )
             return
         if self._expected is None:
             self._arrived.append(entry)
@@ -217,6 +235,10 @@ class LogPort:
         self._broken = self._broken or reason
         self._wake.set()
 
+    def _refuse(self, error: LogLost) -> None:
+        self._refusal = error
+        self._break("another log")
+
     async def entries(self, until: float) -> Sequence[LogEntry]:
         """What has come since the last call, in order; waits for it, at most until that time of the loop.
 
@@ -229,11 +251,8 @@ class LogPort:
             self._wake.clear()
             if self.lost.is_set():
                 raise BrokerError("the connection with the server was lost.")
-            if self._broken == "another log":
-                raise LogLost(
-                    "the log holds another entry where this peer has applied one: it was replaced. This peer signs "
-                    f"nothing. Compare with the others. {RECOVER}"
-                )
+            if self._refusal is not None:
+                raise self._refusal
             for task in self._tasks:
                 if task.done() and not task.cancelled():
                     task.result()
@@ -266,10 +285,11 @@ class LogPort:
             if self._mute > MOST_MUTE:
                 # A server that was told new accounts may have forgotten this connection's: a new one helps.
                 raise BrokerError("the server gives no sign of life of the log.")
+            self._short = self._short + 1 if self._broken and now - self._made < LASTING else 0
             log.info("reading again", extra=facts(reason=self._broken or "no sign of life"))
             if self._last is not None:  # it must still be the same one
                 self._next, self._expected = self._last.position, payload_digest(self._last.payload)
-            self._begin()
+            self._begin(min(FIRST_PAUSE * 2.0 ** min(self._short - 1, 10), LONGEST_PAUSE) if self._short else 0.0)
         elif self._requested <= BATCH // 2 or (not self._lives and now - self._requested_at >= REQUEST):
             await self._request_entries()  # the first one may be lost where the consumer has just been made
 
@@ -311,6 +331,8 @@ class LogPort:
         except (ValueError, AttributeError):
             return
         if refusal:
-            log.warning("the log takes no entry", extra=facts(reason=str(refusal.get("description", ""))[:200]))
+            log.warning(
+                "the log takes no entry", extra=facts(reason=printable(str(refusal.get("description", ""))[:200]))
+            )
         else:
             self._outbox.stored(digest, now)

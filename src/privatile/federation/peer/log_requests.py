@@ -5,6 +5,7 @@ A request is made again and again until there is a reply: it is lost where a lea
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 import nats.errors
 
+from privatile.core.words import printable
 from privatile.errors import BrokerError
 from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.replica.peer_log import LogEntry
@@ -26,6 +28,9 @@ BUSY = 0.1
 """Seconds until a request is made again for which the servers had no leader."""
 
 SECOND = 1_000_000_000
+
+NAME = re.compile("[A-Za-z0-9_-]{1,40}")
+"""A peer's name in a subject."""
 
 RECOVER = (
     "If it does not come back, every organization stops its peer, runs `privatile peer recover DIR` and starts it "
@@ -42,6 +47,11 @@ class Refused(msgspec.Struct, frozen=True):
 
     code: int = 0
     description: str = "no reason"
+
+    @property
+    def text(self) -> str:
+        """The reason as it may be shown: short, without terminal escapes."""
+        return printable(self.description[:200])
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -76,10 +86,11 @@ class LogRequests:
         """`makes`: whether this peer may make the log (`cluster_configuration.MAKING`)."""
         self._nc, self._lost = connection.nc, connection.lost
         self.stream = log_stream(identity, epoch)
+        self._subjects = log_subject(identity, epoch, "*")
         self._makes = makes
         self._settings = {
             "name": self.stream,
-            "subjects": [log_subject(identity, epoch, "*")],
+            "subjects": [self._subjects],
             "retention": "limits",
             "storage": "file",
             "num_replicas": replicas,
@@ -103,7 +114,7 @@ class LogRequests:
                 raise BrokerError("there is no log yet: an organization that runs a server makes it when it starts.")
             reply = await self._ask(f"STREAM.CREATE.{self.stream}", lambda: self._settings)
         if reply.error:
-            raise BrokerError(f"the servers do not give the log: {reply.error.description:.200}.")
+            raise BrokerError(f"the servers do not give the log: {reply.error.text}.")
         other = [name for name, value in self._settings.items() if reply.config.get(name) != value]
         if other:
             raise LogLost(
@@ -138,7 +149,17 @@ class LogRequests:
     async def entry(self, position: int) -> LogEntry | None:
         """The entry at this position; None where there is none (yet)."""
         found = (await self._ask(f"STREAM.MSG.GET.{self.stream}", lambda: {"seq": position})).message
-        return None if found is None else LogEntry(found.seq, found.subject.rpartition(".")[2], found.data)
+        return None if found is None else self.read(found.seq, found.subject, found.data)
+
+    def read(self, position: int, subject: str, payload: bytes) -> LogEntry:
+        """An entry that the servers give. Raises `LogLost` where the log's own settings keep such a one out."""
+        sender = subject.removeprefix(self._subjects[:-1])
+        if not NAME.fullmatch(sender) or len(payload) > LARGEST_ENTRY:
+            raise LogLost(
+                f"entry {position:,} of the log has another subject or more than {LARGEST_ENTRY:,} bytes, which no "
+                f"peer can write: whoever runs a server has put it there. This peer signs nothing. {RECOVER}"
+            )
+        return LogEntry(position, sender, payload)
 
     async def _ask(self, verb: str, body: Callable[[], dict[str, Any]] = dict) -> Reply:
         """The reply to a request, which is made again and again until there is one: the first that comes counts.
@@ -175,5 +196,5 @@ def _reply(asked: asyncio.Future[Any]) -> Reply:
         return msgspec.json.decode(asked.result().data, type=Reply)
     except (TimeoutError, nats.errors.TimeoutError, nats.errors.NoRespondersError):
         return Reply(Refused(503, "no server replies"))
-    except (nats.errors.Error, msgspec.MsgspecError) as error:
+    except (nats.errors.Error, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BrokerError(f"the servers did not reply ({type(error).__name__}).") from None

@@ -150,6 +150,8 @@ class PeerService:
                 # Every server is tried once before this peer waits, and at once after a connection that has worked.
                 waits = self._reached or place % len(self.urls) == 0
                 worked = self._was_connected and loop.time() - began > TICK
+                if worked:
+                    self.backoff.reset()
                 self._keep()
                 self._leave_when_finished(loop.time())
                 if not self._over and waits:
@@ -214,7 +216,6 @@ class PeerService:
             now = loop.time()
             if port.verified and not self._was_connected:
                 self._was_connected = True
-                self.backoff.reset()
                 self._notes.ends("no broker", "broker back", "the log can be read again")
                 self._notes.ends("log lost", "log back", "the log holds what this peer has applied")
             if self.replica.aborted:
