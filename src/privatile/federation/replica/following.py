@@ -34,9 +34,9 @@ class Following(Standing):
         return len(path)
 
     def read_again(self, epoch: int) -> None:
-        """This log comes from its first entry on, with what has led here (`Unread`)."""
+        """The log is read from its first entry: nothing counts before the last round that is known here (`Unread`)."""
         if self.closed:
-            self._unread = Unread(self.closed_rounds(self.closed - 1)[0], epoch, self._tolerate + 1)
+            self._unread = Unread(self._history.records[-1], epoch, self._tolerate + 1)
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

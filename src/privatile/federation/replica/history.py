@@ -49,6 +49,8 @@ class RoundRecord(NamedTuple):
     """The value after it."""
     stored: tuple[StoredRound, ...]
     accepted: Mapping[str, Accepted]
+    replaced_key: bool
+    """Whether a quorum has replaced a peer's key in it."""
 
 
 class _Mark(NamedTuple):
@@ -172,7 +174,8 @@ class History:
             tuple(one.unspent for one in stored),
             tuple(self.notes),
         )
-        record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted)
+        replaced_key = self.tally.keys != self._mark.tally.keys
+        record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted, replaced_key)
         self.records.append(record)
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())

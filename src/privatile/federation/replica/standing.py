@@ -58,13 +58,13 @@ class Unread:
     it. (Not the votes where a key was replaced in that round: who had voted with the older one is not known any more.)
     """
 
-    def __init__(self, closed: ClosedRound, epoch: int, votes: int) -> None:
+    def __init__(self, last: RoundRecord, epoch: int, votes: int) -> None:
         """`votes` are those that it takes to close a round."""
+        closed = last.closed
         self.round = closed.round
         self._payloads = {one.encode() for one in (*closed.answers, *(note.payload for note in closed.notes)) if one}
         self._vote = (epoch, closed.round, closed.before, asks_digest(closed.asks))
-        late = None in closed.answers and not any('"action":"key"' in note.payload for note in closed.notes)
-        self._votes = votes if late else 0
+        self._votes = votes if None in closed.answers and not last.replaced_key else 0
         self._voters: set[str] = set()
 
     def see(self, payload: bytes) -> None:
