@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from privatile.server.web import LARGEST_HEADERS, Whole
+from privatile.server.web import LARGEST_HEADERS, WholeResponse
 from tests.server.direct_kit import Connection, post
 
 
@@ -26,7 +26,7 @@ class Echo:
             raise RuntimeError("an error of ours")
         if body == b"never":
             return
-        whole = Whole(200, ((b"x", b"y"),), b"/hot " + body)
+        whole = WholeResponse(200, ((b"x", b"y"),), b"/hot " + body)
         if body.startswith(b"later"):
             asyncio.get_running_loop().call_later(0.01, respond, whole)
         else:
@@ -157,7 +157,7 @@ def test_a_second_response_is_none() -> None:
         line = Connection(app)
         await line.send(HOT)
         written = await line.replies(1)
-        app.responds[0](Whole(200, (), b"again"))
+        app.responds[0](WholeResponse(200, (), b"again"))
         assert line.transport.written == written
         line.lose()
 

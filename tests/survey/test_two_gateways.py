@@ -90,7 +90,7 @@ def test_every_answer_that_either_acknowledged_is_counted(made: Made) -> None:
 
 def test_without_the_check_answers_are_lost(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
-    monkeypatch.setattr(SurveyStore, "require_newest", lambda self, number=None: None)
+    monkeypatch.setattr(SurveyStore, "require_writer", lambda self, writers=None: None)
     acknowledged = asyncio.run(both_serve(made))
     assert counted(made)[0] < acknowledged
 
@@ -100,7 +100,7 @@ def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: M
         old, new = SurveyService.of(made.folder), SurveyService.of(made.folder)
         await old.start(follow=False)
         visitor, told = Visitor(old), []
-        old.ended = lambda: told.append("ended")
+        old.on_superseded = lambda: told.append("superseded")
         code = made.codes[0]
         assert (await visitor.post(b"/question", code=code))[0] == 200
         await new.start(follow=False)
@@ -108,7 +108,7 @@ def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: M
             await old.look()
         # A code that was handed out before needs no change of the file: it is refused all the same.
         assert await visitor.post(b"/question", code=code) == (503, {"error": "unavailable"})
-        assert told == ["ended"]
+        assert told == ["superseded"]
         visitor.wire.lose()
         await old.stop()
         await new.stop()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from privatile.server.web import LARGEST_HEADERS, LARGEST_REQUEST, Direct, Whole
+from privatile.server.web import LARGEST_HEADERS, LARGEST_REQUEST, DirectHandlers, WholeResponse
 
 NOT_PLAIN = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
 """Headers with which a request goes the usual way."""
@@ -28,7 +28,7 @@ class _Ready(NamedTuple):
 
 
 class _Request:
-    """A plain request under way; stands where uvicorn has a cycle, and answers the questions that uvicorn asks it."""
+    """A plain request under way. It stands in uvicorn's `cycle`, with the attributes that uvicorn reads of one."""
 
     __slots__ = ("disconnected", "keep_alive", "protocol", "response_complete")
 
@@ -37,17 +37,17 @@ class _Request:
         self.response_complete = self.disconnected = False
         self.keep_alive = True
 
-    def respond(self, whole: Whole) -> None:
-        """Send the response, unless the visitor has left; a second one is none."""
+    def respond(self, response: WholeResponse) -> None:
+        """Send the response, unless the visitor has left or there was one before."""
         if not (self.response_complete or self.disconnected):
             self.response_complete = True
-            self.protocol.respond(self, whole)
+            self.protocol.respond(self, response)
 
 
 class DirectProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits, and with a short way for plain requests."""
 
-    direct: ClassVar[Direct] = {}
+    direct: ClassVar[DirectHandlers] = {}
     cycle: Any
     """The last request that came: uvicorn's, or one that is answered directly."""
     headers_seen = received = served = 0
@@ -58,10 +58,10 @@ class DirectProtocol(HttpToolsProtocol):
     _ready: _Ready | None = None
     _under_way: _Request | None = None
     _own: tuple[Any, bytes] = (None, b"")
-    """The server's headers (the date, renewed every second), and the same as bytes; one for all connections."""
+    """The server's headers (the date, renewed every second), and the same as bytes; shared by all connections."""
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; then answer a plain request that is complete, or leave half of one to uvicorn."""
+        """Read what came; then answer a plain request that is complete. One without all of its body is uvicorn's."""
         self.received += len(data)
         if self.received > LARGEST_REQUEST:
             self.transport.close()
@@ -150,7 +150,7 @@ class DirectProtocol(HttpToolsProtocol):
         self._ready = _Ready(self._handler, self._host, self._body, request)
         self._handler = None
 
-    def respond(self, request: _Request, whole: Whole) -> None:
+    def respond(self, request: _Request, response: WholeResponse) -> None:
         """Write a response in one piece, and go on with what came after its request."""
         self._under_way = None
         if self.cycle is request:  # otherwise another has come, and waits
@@ -159,9 +159,11 @@ class DirectProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if request.keep_alive:
-            self.transport.write(b"".join((whole.line, self._own_headers(), whole.rest)))
+            self.transport.write(b"".join((response.line, self._own_headers(), response.rest)))
         else:
-            self.transport.write(b"".join((whole.line, self._own_headers(), b"connection: close\r\n", whole.rest)))
+            self.transport.write(
+                b"".join((response.line, self._own_headers(), b"connection: close\r\n", response.rest))
+            )
             self.transport.close()
         if self.pipeline:
             self.on_response_complete()

@@ -111,14 +111,15 @@ LARGEST_REQUEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """A response, for ASGI and as the bytes that go over the wire; a header needs no look at every response."""
+class WholeResponse:
+    """A response, for ASGI and as the bytes that go over the wire, which are put together once for all visitors."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     """Without date and length, which are the server's."""
     body: bytes
     line: bytes = field(init=False)
+    """The status line."""
     rest: bytes = field(init=False)
     """What follows the status line and the server's own headers."""
 
@@ -128,10 +129,11 @@ class Whole:
         object.__setattr__(self, "rest", b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(self.body), self.body))
 
 
-Direct = Mapping[bytes, Callable[[bytes, bytes, Callable[[Whole], None]], None]]
-"""What an application answers itself to a POST, by its path: `(host, body, respond) -> None`.
+Respond = Callable[[WholeResponse], None]
+"""Sends the response to one request; called once, at once or later."""
 
-It calls `respond` once, at once or later. See `direct_requests`."""
+DirectHandlers = Mapping[bytes, Callable[[bytes, bytes, Respond], None]]
+"""What an application answers itself to a POST (`direct_requests`), by path: `handler(host, body, respond)`."""
 
 
 def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
@@ -140,7 +142,7 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
     A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
     response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. `fast`
     parses requests with httptools where it is installed, on an event loop of uvloop; there an application's `direct`
-    (see `Direct`) answers plain requests without a task. Requests that are none are not logged: anybody can send them,
+    (`DirectHandlers`) answers plain requests without a task. Malformed requests are not logged: anybody can send them,
     as many as they like. Errors of the application are.
     """
     uvicorn = require("uvicorn", extra)
@@ -156,7 +158,7 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
             self._expect_request()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._patience.cancel()  # would keep all that is left of the connection
+            self._patience.cancel()  # the timer would keep this connection in memory
             super().connection_lost(exc)
 
         def _expect_request(self) -> None:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from privatile.errors import StoreError
-from privatile.server.web import Direct, Whole, goes_by
+from privatile.server.web import DirectHandlers, Respond, WholeResponse, goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.protocol import CODE, LATEST_ROUND
@@ -48,8 +48,6 @@ HEADERS = {
     "Strict-Transport-Security": "max-age=31536000",
 }
 """Of every response."""
-
-Respond = Callable[[Whole], None]
 
 
 class Pages(Protocol):
@@ -89,7 +87,10 @@ LONGEST_ACCEPTED = 200
 """Characters of an Accept-Language header that are looked at."""
 
 REFUSALS = {"unknown": 404, "spent": 409, "closed": 410, "wait": 503}
+"""The status of each `Refusal`."""
+
 REASONS = {400: "malformed", 405: "method", 408: "slow", 413: "size", 421: "host", 503: "unavailable"}
+"""What a request is told that is refused whatever its code."""
 
 
 class Gateway:
@@ -122,8 +123,8 @@ class Gateway:
             for reason, status in REFUSALS.items()
         }
         self._answers = {Taken(*both): self._whole(200, _outcome(*both)) for both in product((True, False), repeat=2)}
-        self._question: Callable[[Handed], Whole] = lru_cache(16)(self._whole_question)
-        self.direct: Direct = {b"/question": self._directly(False), b"/answer": self._directly(True)}
+        self._question: Callable[[Handed], WholeResponse] = lru_cache(16)(self._whole_question)
+        self.direct: DirectHandlers = {b"/question": self._directly(False), b"/answer": self._directly(True)}
         """The two requests with a code, for a server that answers them without a task."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,25 +160,25 @@ class Gateway:
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request":
-            whole = await _whole_body(body, receive)
-            if whole is None:
+            complete = await _whole_body(body, receive)
+            if complete is None:
                 await self._fail(send, 408)
                 return
-            body = whole
-        reply: asyncio.Future[Whole] = asyncio.get_running_loop().create_future()
-        self._respond(is_answer, body, lambda whole: None if reply.done() else reply.set_result(whole))
+            body = complete
+        reply: asyncio.Future[WholeResponse] = asyncio.get_running_loop().create_future()
+        self._respond(is_answer, body, lambda response: None if reply.done() else reply.set_result(response))
         await _send(send, await reply)
 
     def _directly(self, is_answer: bool) -> Callable[[bytes, bytes, Respond], None]:
-        """The same for a server that gives a body whole, and takes a response whole (`Direct`)."""
+        """The same for a server that gives the whole body, and takes the whole response (`DirectHandlers`)."""
 
-        def respond(host: bytes, body: bytes, reply: Respond) -> None:
+        def handle(host: bytes, body: bytes, reply: Respond) -> None:
             if self._known(host.decode("latin-1")):
                 self._respond(is_answer, body, reply)
             else:
                 reply(self._failed[421])
 
-        return respond
+        return handle
 
     def _respond(self, is_answer: bool, body: bytes, reply: Respond) -> None:
         """Answer a request with a code, now or once its change is on the disk."""
@@ -199,20 +200,20 @@ class Gateway:
         except (msgspec.DecodeError, UnicodeDecodeError):
             reply(self._failed[400])
 
-    def _handed(self, handed: Handed | Exception) -> Whole:
+    def _handed(self, handed: Handed | Exception) -> WholeResponse:
         return self._refused(handed) if isinstance(handed, Exception) else self._question(handed)
 
-    def _taken(self, taken: Taken | Exception) -> Whole:
+    def _taken(self, taken: Taken | Exception) -> WholeResponse:
         return self._refused(taken) if isinstance(taken, Exception) else self._answers[taken]
 
-    def _refused(self, error: Exception) -> Whole:
+    def _refused(self, error: Exception) -> WholeResponse:
         return self._failed[503] if isinstance(error, StoreError) else self._refusals[str(error)]
 
-    def _whole(self, status: int, content: dict[str, Any], *, retry: bool = False) -> Whole:
+    def _whole(self, status: int, content: dict[str, Any], *, retry: bool = False) -> WholeResponse:
         again = ((b"retry-after", RETRY),) if retry else ()
-        return Whole(status, (*self._json_headers, *again), _encode(content))
+        return WholeResponse(status, (*self._json_headers, *again), _encode(content))
 
-    def _whole_question(self, handed: Handed) -> Whole:
+    def _whole_question(self, handed: Handed) -> WholeResponse:
         content = {
             "survey": self._service.study.survey,
             "round": handed.round,
@@ -333,10 +334,10 @@ def _outcome(counted: bool, repeat: bool) -> dict[str, Any]:
     return {"counted": counted, **late, **({"repeat": True} if repeat else {})}
 
 
-async def _send(send: Send, whole: Whole) -> None:
-    headers = [*whole.headers, (b"content-length", str(len(whole.body)).encode())]
-    await send({"type": "http.response.start", "status": whole.status, "headers": headers})
-    await send({"type": "http.response.body", "body": whole.body})
+async def _send(send: Send, response: WholeResponse) -> None:
+    headers = [*response.headers, (b"content-length", str(len(response.body)).encode())]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 async def _whole_body(body: bytes, receive: Receive) -> bytes | None:

@@ -20,8 +20,8 @@ from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, 
 GATHER = 0.004
 """Seconds from one commit's beginning to the next, at least: a disk that is fast would have one for every visitor."""
 
-SHORTEST = 0.002
-"""Seconds that the first of a group waits for others, at least: people who were answered together come together."""
+SHORTEST_WAIT = 0.002
+"""Seconds that the first of a group waits for others, at least: those whose replies came together ask together."""
 
 MOST_IN_GROUP = 2_000
 """Changes of one commit: a reply waits for all of them."""
@@ -62,7 +62,7 @@ class _Change(NamedTuple):
     """None: the question is handed out."""
     visit: str
     """By which a device that asks again is known; empty: not at all."""
-    reply: "Reply"
+    reply: Reply
 
 
 class Visits:
@@ -108,7 +108,7 @@ class Intake:
         """Held by whoever writes: groups of changes, and the steps from round to round."""
         self.arrived: Callable[[], None] = lambda: None
         """Called after every commit that brought answers."""
-        self.superseded: Callable[[Superseded], None] = lambda error: None
+        self.on_superseded: Callable[[Superseded], None] = lambda error: None
         """Called where another process has become the writer."""
         self._visits = Visits()
         self._last = 0.0
@@ -142,8 +142,7 @@ class Intake:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                now = loop.time()
-                await asyncio.sleep(max(self._last + GATHER - now, SHORTEST))
+                await asyncio.sleep(max(self._last + GATHER - loop.time(), SHORTEST_WAIT))
                 async with self.alone:
                     self._last = loop.time()
                     group, self._waiting = self._waiting[:MOST_IN_GROUP], self._waiting[MOST_IN_GROUP:]
@@ -155,7 +154,8 @@ class Intake:
         try:
             outcomes, changed, counts, late = self._decide(group)
             if not changed:
-                self.store.require_newest()
+                # Replies from memory alone are the writer's, too.
+                self.store.require_writer()
             else:
                 self.store.begin()
                 self.store.change(changed)
@@ -164,7 +164,7 @@ class Intake:
         except Exception as error:
             self.store.roll_back()
             if isinstance(error, Superseded):
-                self.superseded(error)
+                self.on_superseded(error)
             elif isinstance(error, Altered):
                 # Another program has written: the file is right, and the next attempt goes by it.
                 with suppress(StoreError):

@@ -80,8 +80,8 @@ class SurveyService:
         """What the public page shows, as of the last closed round."""
         self.superseded: Superseded | None = None
         """Why this process must stop: another has become the writer."""
-        self.ended: Callable[[], None] = lambda: None
-        """Called then."""
+        self.on_superseded: Callable[[], None] = lambda: None
+        """Called when that is known, once."""
         self._troubles: dict[str, Alarm] = {}
         """What cannot be done at the moment, and is tried again: go on with the round, compute the result."""
         self._clock = clock
@@ -117,7 +117,7 @@ class SurveyService:
             _mark_restored(store, self._mark)
         self.intake = Intake.open(store)
         self.intake.arrived = self._look_if_due
-        self.intake.superseded = self._give_way
+        self.intake.on_superseded = self._give_way
         self.questions = Questions(self.intake, keep=follow)
         self._require_newest()
         async with self.intake.alone:
@@ -204,7 +204,7 @@ class SurveyService:
     def _give_way(self, error: Superseded) -> None:
         if self.superseded is None:
             self.superseded = error
-            self.ended()
+            self.on_superseded()
 
     async def _tried(self, what: str, action: Callable[[], Awaitable[None]]) -> bool:
         """Whether something could be done; where not, people are told, and it is tried again later."""
@@ -221,7 +221,8 @@ class SurveyService:
 
     async def look(self) -> None:
         """Let the round go on as far as clock, arrivals and requests say."""
-        self.intake.store.require_newest(self._reader.writers())
+        # By the reader: the writer's connection may be waiting for the disk in another thread.
+        self.intake.store.require_writer(self._reader.writers())
         if self.state.phase is Phase.CLOSED:
             return
         if self.state.phase is Phase.CLOSING:

@@ -212,7 +212,7 @@ async def _run(
         server.capture_signals = nullcontext
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)
-        service.ended = lambda: setattr(server, "should_exit", True)
+        service.on_superseded = lambda: setattr(server, "should_exit", True)
         ready()
         await server.serve(sockets=[bound])
     finally:

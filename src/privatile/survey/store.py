@@ -103,8 +103,8 @@ class SurveyStore:
         self._connection = connection
         self.path = path
         self.strata = strata
-        self._number: int | None = None
-        """Of this process among those that have begun to write; none: it has not."""
+        self._writer: int | None = None
+        """This process's number among those that have begun to write; none: it only reads, or has not begun."""
 
     @classmethod
     def create(cls, path: Path, digest: str, strata: int, codes: Iterable[tuple[bytes, int]]) -> None:
@@ -235,12 +235,12 @@ class SurveyStore:
     # Changes, between `begin` and `commit`.
 
     def claim(self) -> None:
-        """Become the file's writer, before anything is read of it: whoever was it can write nothing from now on."""
-        self._number = None
+        """Become the file's writer, before anything is read from it: from now on whoever was it writes nothing."""
+        self._writer = None
         try:
             self.begin()
             self._connection.execute("UPDATE survey SET writers = writers + 1")
-            self._number = self.writers()
+            self._writer = self.writers()
         except sqlite3.Error as error:
             self.roll_back()
             raise StoreError(f"{self.path} cannot be written ({printable(error):.200}).") from None
@@ -250,14 +250,17 @@ class SurveyStore:
         """Begin a group of changes; refused where another process has become the writer."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            self.require_newest()
+            self.require_writer()
         except Superseded:
             self.roll_back()
             raise
 
-    def require_newest(self, number: int | None = None) -> None:
-        """Refuse what another process has become the writer of."""
-        if self._number is not None and self._number != (self.writers() if number is None else number):
+    def require_writer(self, writers: int | None = None) -> None:
+        """Refuse to go on where another process has become the writer since `claim`.
+
+        `writers` is given where another connection has read it (`writers`): this one may be writing in another thread.
+        """
+        if self._writer is not None and self._writer != (self.writers() if writers is None else writers):
             raise Superseded(
                 f"another gateway, or `privatile survey close`, has begun to write {self.path}: this one stops, and "
                 "acknowledges nothing more. Let one gateway serve a folder."

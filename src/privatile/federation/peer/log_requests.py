@@ -5,7 +5,6 @@ A request is made again and again until there is a reply: it is lost where a lea
 
 import asyncio
 import json
-import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.replica.peer_log import LogEntry
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection
+from privatile.federation.wire.subjects import NAME
 
 REQUEST, SLOWER, LONGEST_REQUEST, PATIENCE = 0.2, 1.5, 0.5, 15.0
 """Seconds until a request is made again, by which factor that grows and how far, and until the servers are said not to
@@ -28,9 +28,6 @@ BUSY = 0.1
 """Seconds until a request is made again for which the servers had no leader."""
 
 SECOND = 1_000_000_000
-
-NAME = re.compile("[A-Za-z0-9_-]{1,40}")
-"""A peer's name in a subject."""
 
 RECOVER = (
     "If it does not come back, every organization stops its peer, runs `privatile peer recover DIR` and starts it "
