@@ -40,7 +40,7 @@ _DASHES = re.compile("[\u02d7\u058a\u1806\u2010-\u2015\u2043\u2212\u2e3a\u2e3b\u
 _APOSTROPHES = re.compile(
     "[\u02b9\u02bb-\u02bd\u02c8\u02ca\u02cb\u055a\u05f3\u2018-\u201b\u2032\u2035\ua78c]|(?<=\\S)\\s+[\u0301\u0313\u0314]"
 )
-"""An accent that stands alone (´) is a blank with the accent upon it in NFKC."""
+"""The second part is an accent that stands alone (´): NFKC makes a blank and a combining accent of it."""
 _DIGITS = re.compile(r"[^\x00-\x7f]")
 
 _DECIMAL = re.compile(r"([-+]?)([0-9]*)(?:\.([0-9]*))?(?:e([-+]?)0*([0-9]{1,9}))?")

@@ -218,7 +218,7 @@ class LogPort:
         self._wake.set()
 
     def _on_status(self, message: Msg) -> None:
-        if message.subject.rpartition(".")[2] not in (self._consumer, "") or not message.headers:
+        if message.subject.rpartition(".")[2] != self._consumer or not message.headers:
             return
         status = message.headers.get("Status")
         self._hear()

@@ -87,7 +87,10 @@ def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec) -> None:
 
 
 def _check_open_end(checks: Checks, body: dict[str, Any], spec: RunSpec, at: float) -> None:
-    """An end that was fixed must stand in the study, and be reached; at any other the intervals are anytime ones."""
+    """An end that was fixed must stand in the study, and be reached; at any other the intervals are anytime ones.
+
+    The rule of `Track.at_fixed_end` in `server.coordinator`, by what the record says of itself.
+    """
     told = body.get("results")
     results = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
     date, number = (None, None) if spec.end is None else (spec.end.seconds, spec.end.answers)

@@ -136,6 +136,7 @@ class PeerLog:
 
     def replica(self, keys: Mapping[str, PublicKeys]) -> Replica:
         """The replica as it was: the committed rounds, and the entries since. `keys` are those of the roster."""
+        # The epoch of the last entry that committed rounds stand for (`_settled`); see `read_again`, too.
         ((base,),) = self.store.query("SELECT base FROM peer")
         replica = Replica(self.study, keys, self._roster, max(base, 0))
         proof = _proof(self.store)
@@ -149,7 +150,7 @@ class PeerLog:
         self._places, self._epochs = [], []
         rows = self.store.query("SELECT place, epoch, sender, payload FROM peer_entries ORDER BY place")
         first = rows[0][1] if rows else self.epoch
-        if base < first:
+        if base < first:  # the log of these entries is read from its beginning
             replica.read_again(first)
         for place, epoch, sender, payload in rows:
             if epoch > replica.epoch:
@@ -169,7 +170,7 @@ class PeerLog:
         self.store.execute(
             [
                 ("DELETE FROM peer_entries", ()),
-                # The epoch before its first entry: a later log begins with checkpoints.
+                # The epoch before this log (−1 for the first): it is begun again, a later one with its checkpoints.
                 ("UPDATE peer SET base = epoch - 1, position = 0, last = ''", ()),
             ]
         )
