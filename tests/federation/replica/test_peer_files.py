@@ -334,5 +334,41 @@ def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads
     here = (live.replica.asks, live.replica._history.notes, live.replica._history.links)
     assert read_again() == here
     assert again.replica.missing == live.replica.missing == ["peer3"]
-    monkeypatch.setattr(Unread, "is_complete", lambda *_: True)
+    monkeypatch.setattr(Unread, "is_complete", True)
     assert read_again() != here  # the negative control
+
+
+@pytest.mark.parametrize("twice", ["an answer", "a vote to close"])
+def test_what_counted_for_nobody_and_was_written_again_does_not_complete_a_round(twice: str) -> None:
+    """A liar's last entry of a round stands in the log before that round, too: there nobody has counted it."""
+    peers = stored()
+    log = asked_after(peers, 1)
+    liar = peers[3]
+    if twice == "an answer":
+        news, last, place = [answer_of(peer) for peer in peers[:3]], answer_of(liar), 1  # before the first round
+    else:
+        news = [*(answer_of(peer) for peer in peers[1:]), *close_votes(peers[1:2])]
+        (last,), place = close_votes([liar]), len(log) - 1  # before the question
+    liar.follow([*log, *news, last])
+    true = liar.replica.proposal("peer3")
+    near = msgspec.structs.replace(true.asks[0], query=math.nextafter(true.asks[0].query, math.inf))
+    early = msgspec.structs.replace(true, asks=(near,)).pack(liar.key)
+    log = [*log[:place], last, *log[place:], *news, ("peer3", early), last]
+    others = stored()[:3]
+    for other, peer in zip(others, peers, strict=False):
+        other.ledger = peer.ledger
+        other.follow(log)
+    assert [other.replica.closed for other in others] == [2, 2, 2]
+    log += say(others[1])
+    for other in others:
+        other.follow(log)
+    log += [answer_of(other) for other in others]
+    live, again = others[1:]
+    for other in (live, again):
+        other.follow(log)
+        other.save()
+    assert live.replica.committed == 2
+    again.replica, again.read = again.log.read_again(keys_of(live)), 0
+    again.follow(log)
+    assert again.replica.asks == live.replica.asks
+    assert again.replica.missing == live.replica.missing == ["peer3"]

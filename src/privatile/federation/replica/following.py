@@ -36,7 +36,7 @@ class Following(Standing):
     def read_again(self, epoch: int) -> None:
         """The log is read from its first entry: nothing counts before the last round that is known here (`Unread`)."""
         if self.closed:
-            self._unread = Unread(self._history.records[-1], epoch, self._tolerate + 1)
+            self._unread = Unread(self._history.records, epoch, self._tolerate + 1)
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

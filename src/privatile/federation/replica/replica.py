@@ -58,7 +58,7 @@ class Replica(Following):
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
         if self.aborted or (self.finished and not self.recovering):
             return
-        if self._unread is not None:
+        if self._unread is not None and self._recovery is None:
             self._unread.see(payload)
         keys = self.keys.get(sender)
         if keys is None:
@@ -77,11 +77,19 @@ class Replica(Following):
             yield self._happening("refused", sender, "it belongs to another study, run or peer", payload)
         elif self._recovery is not None:
             yield from self._recover(self._recovery, entry, payload)
-        elif self._unread is not None and not self._unread.is_complete(entry):
-            yield from self._compare(entry)
-        else:
-            self._unread = None
+        elif self._has_come(entry):
             yield from self._take(entry, payload)
+        else:
+            yield from self._compare(entry)
+
+    def _has_come(self, entry: AnyEntry) -> bool:
+        """Whether the rounds that are known here have come, with this entry, where the log is read again."""
+        if self._unread is not None:
+            if isinstance(entry, Proposal | CloseVote):
+                self._unread.note(entry)
+            if self._unread.is_complete:
+                self._unread = None
+        return self._unread is None
 
     def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
         return Happening(kind, self.closed + 1, client, text, payloads)
@@ -341,8 +349,8 @@ class Replica(Following):
             yield Happening("other history", target.round, None, str(error), tuple(target.signed.values()))
             return
         self._recovery = None
-        if self._unread is not None and self._unread.round <= target.round:
-            self._unread = None
+        if self._unread is not None:
+            self._unread.begin(self.epoch, target.round, target.asks)
         yield Happening("begun", target.round)
         if (self.closed, self.ended) == (target.round, target.ended):
             for sender, payload in target.signed.items():
