@@ -62,7 +62,7 @@ class Questions:
         if self._intake.table.states[asked.place] in SPENT:
             raise Refusal("spent")
         if self._intake.state.phase is Phase.OPEN:
-            self._intake.hand(*asked[:3], lambda outcome: self._hand(asked, outcome, again))
+            self._intake.hand(asked.code, asked.place, asked.visit, lambda outcome: self._hand(asked, outcome, again))
         else:
             self._hold(asked, again)
 
