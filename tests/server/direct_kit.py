@@ -13,14 +13,23 @@ class Transport:
 
     def __init__(self) -> None:
         self.written = b""
-        self.closing = self.paused = False
+        self.closing = self.paused = self.aborted = self.lost = False
+        self.unsent = 0
 
     def write(self, data: bytes) -> None:
+        if self.lost:
+            raise RuntimeError("unable to perform operation; the handler is closed")  # as uvloop does
         if not self.closing:
             self.written += data
 
     def close(self) -> None:
         self.closing = True
+
+    def abort(self) -> None:
+        self.closing = self.aborted = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def is_closing(self) -> bool:
         return self.closing
@@ -69,7 +78,7 @@ class Connection:
 
     def lose(self) -> None:
         """The visitor leaves."""
-        self.transport.closing = True
+        self.transport.closing = self.transport.lost = True
         self.protocol.connection_lost(None)
 
 

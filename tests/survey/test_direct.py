@@ -121,6 +121,39 @@ def test_responses_of_both_ways_are_equal_to_the_byte(made: Made, tmp_path: Path
     assert b"set-cookie" not in direct.lower()
 
 
+def test_what_no_request_or_page_is_has_the_same_headers(made: Made) -> None:
+    odd = {
+        b"\x16\x03\x01 no request\r\n\r\n": 400,
+        post(b"http://localhost/question", b"{}"): 400,
+        post(b"/", b""): 405,
+        b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n": 404,
+    }
+
+    async def scene() -> None:
+        for sent, status in odd.items():
+            async with visited(made) as line:
+                await line.wire.send(sent)
+                head = (await line.wire.replies(1)).lower().partition(b"\r\n\r\n")[0]
+                assert head.startswith(b"http/1.1 %d " % status), sent
+                for name, value in {**HEADERS, "Cache-Control": "no-store"}.items():
+                    assert head.count(f"{name}: {value}".lower().encode()) == 1, (sent, name)
+
+    asyncio.run(scene())
+
+
+def test_a_host_after_the_body_is_none(made: Made) -> None:
+    body = json.dumps({"code": made.codes[0]}).encode()
+    head, trailer = b"POST /question HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\n", b"0\r\nHost: localhost\r\n\r\n"
+
+    async def scene() -> None:
+        for host, status in ((b"", 421), (b"Host: localhost\r\n", 200)):
+            async with visited(made) as line:
+                found = await line.send(head % host + b"%x\r\n%b\r\n" % (len(body), body) + trailer)
+                assert [one for one, _ in found] == [status]
+
+    asyncio.run(scene())
+
+
 def test_requests_in_one_packet_are_answered_in_order(made: Made) -> None:
     async def scene() -> None:
         async with visited(made) as line:

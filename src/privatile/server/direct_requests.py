@@ -8,14 +8,39 @@ pipelines, HTTP/1.0, HEAD, chunks or upgrades. httptools reads all requests alik
 The limits on what a request may be are here, since httptools has none. Needs httptools.
 """
 
+from collections.abc import Sized
 from typing import Any, ClassVar, NamedTuple
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from privatile.server.web import LARGEST_HEADERS, LARGEST_REQUEST, DirectHandlers, WholeResponse
+from privatile.server.web import (
+    LARGEST_HEADERS,
+    LARGEST_REQUEST,
+    MALFORMED,
+    MOST_WAITING,
+    DirectHandlers,
+    WholeResponse,
+)
 
 NOT_PLAIN = frozenset({b"transfer-encoding", b"expect", b"upgrade"})
 """Headers with which a request goes the usual way."""
+
+
+class _EndedError(Exception):
+    """Stops the parser: nothing more is read from this connection."""
+
+
+class _Flow(FlowControl):
+    """Reads on only once no request of the connection waits for another."""
+
+    def __init__(self, transport: Any, waiting: Sized) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
 
 
 class _Ready(NamedTuple):
@@ -48,6 +73,8 @@ class DirectProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits, and with a short way for plain requests."""
 
     direct: ClassVar[DirectHandlers] = {}
+    malformed: ClassVar[WholeResponse] = MALFORMED
+    """What is said of bytes that are no request."""
     cycle: Any
     """The last request that came: uvicorn's, or one that is answered directly."""
     headers_seen = received = served = 0
@@ -56,15 +83,26 @@ class DirectProtocol(HttpToolsProtocol):
     """Of a request whose head is plain, and whose body has not ended."""
     _host = _body = b""
     _ready: _Ready | None = None
-    _under_way: _Request | None = None
+    _under_way: Any = None
+    """The request that is being answered, or the last one that uvicorn answered."""
+    _in_body = _ended = False
+    """Whether the headers are complete; whether nothing more is read."""
     _own: tuple[Any, bytes] = (None, b"")
     """The server's headers (the date, renewed every second), and the same as bytes; shared by all connections."""
 
+    def connection_made(self, transport: Any) -> None:
+        """Somebody has come."""
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+
     def data_received(self, data: bytes) -> None:
         """Read what came; then answer a plain request that is complete. One without all of its body is uvicorn's."""
+        if self._ended:
+            return
         self.received += len(data)
         if self.received > LARGEST_REQUEST:
-            self.transport.close()
+            self._end()
+            self.transport.abort()
             return
         super().data_received(data)
         if (ready := self._ready) is not None:
@@ -83,19 +121,20 @@ class DirectProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins; what uvicorn does then waits until it is known to be uvicorn's."""
         self.headers_seen = self.received = 0
-        self._handler, self._body = None, b""
+        self._handler, self._body, self._in_body = None, b"", False
         self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Note a header, unless all of them are too long."""
+        """Note a header, unless all of them are too long; what follows a body in chunks is none of the request's."""
         self.headers_seen += len(name) + len(value)
         if self.headers_seen > LARGEST_HEADERS:
-            self.transport.close()
-            return
-        super().on_header(name, value)
+            self._refuse()
+        if not self._in_body:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Decide which way the request goes."""
+        self._in_body = True
         handler = self.direct.get(self.url)
         if handler is not None and self._is_plain():
             self._handler = handler
@@ -108,7 +147,6 @@ class DirectProtocol(HttpToolsProtocol):
             (cycle is not None and not cycle.response_complete)
             or self.pipeline
             or self.flow.write_paused
-            or self.headers_seen > LARGEST_HEADERS
             or len(given) != len(self.headers)
             or not NOT_PLAIN.isdisjoint(given)
             or b"host" not in given
@@ -122,13 +160,23 @@ class DirectProtocol(HttpToolsProtocol):
         return True
 
     def _as_usual(self) -> None:
-        """Let uvicorn have the request whose headers are complete."""
+        """Let uvicorn have the request whose headers are complete.
+
+        No whole address: its host would have to be looked at besides the header's.
+        """
+        if len(self.pipeline) >= MOST_WAITING:
+            self._refuse()
+        if not self.url.startswith(b"/"):
+            self.send_400_response("")
+            raise _EndedError
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         self._handler = None
         super().on_message_begin()
         self.url, self.expect_100_continue = url, expects
         self.headers.extend(headers)
         super().on_headers_complete()
+        if not self.pipeline:
+            self._under_way = self.cycle
         if self.cycle is not None and self.parser.should_upgrade():
             # httptools takes what follows for another protocol, or for a new request: nothing more is read here.
             self.cycle.keep_alive = False
@@ -161,12 +209,13 @@ class DirectProtocol(HttpToolsProtocol):
         if request.keep_alive:
             self.transport.write(b"".join((response.line, self._own_headers(), response.rest)))
         else:
-            self.transport.write(
-                b"".join((response.line, self._own_headers(), b"connection: close\r\n", response.rest))
-            )
+            self._write_last(response)
             self.transport.close()
         if self.pipeline:
             self.on_response_complete()
+
+    def _write_last(self, response: WholeResponse) -> None:
+        self.transport.write(b"".join((response.line, self._own_headers(), b"connection: close\r\n", response.rest)))
 
     def _own_headers(self) -> bytes:
         headers = self.server_state.default_headers
@@ -174,12 +223,42 @@ class DirectProtocol(HttpToolsProtocol):
             type(self)._own = headers, b"".join(b"%b: %b\r\n" % pair for pair in headers)
         return self._own[1]
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The visitor has left: what is under way is finished, and answered to nobody."""
+    def on_response_complete(self) -> None:
+        """The next one that waits is answered."""
+        if self.pipeline:
+            self._under_way = self.pipeline[-1][0]
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request; in silence while one is under way, whose response this would seem to be."""
+        if self._ended:
+            return
+        if self._under_way is None or self._under_way.response_complete:
+            self._write_last(self.malformed)
+        self._end()
+        self.transport.close()
+
+    def _refuse(self) -> None:
+        """End the connection at once, in the middle of what came."""
+        self._end()
+        self.transport.abort()
+        raise _EndedError
+
+    def _end(self) -> None:
+        """Read nothing more. What is under way is finished, and answered to nobody; what waits is forgotten."""
+        self._ended = True
         self._handler = self._ready = None
-        if self._under_way is not None:
-            self._under_way.disconnected = True
-            if self.cycle is self._under_way:
+        under_way, self._under_way = self._under_way, None
+        self.pipeline.clear()
+        if isinstance(under_way, _Request):
+            under_way.disconnected = True
+            if self.cycle is under_way:
                 self.cycle = None
-            self._under_way = None
+        elif under_way is not None and not under_way.response_complete:
+            under_way.disconnected = True
+            under_way.message_event.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The visitor has left."""
+        self._end()
         super().connection_lost(exc)

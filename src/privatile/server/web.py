@@ -109,6 +109,9 @@ LARGEST_HEADERS = 16_384
 LARGEST_REQUEST = 1 << 20
 """Bytes of a request in all: of a header that does not end, too, or of what follows a body."""
 
+MOST_WAITING = 16
+"""Requests of one connection that wait for another one on it; browsers send none before they have the last response."""
+
 
 @dataclass(frozen=True, slots=True)
 class WholeResponse:
@@ -136,22 +139,30 @@ DirectHandlers = Mapping[bytes, Callable[[bytes, bytes, Respond], None]]
 """What an application answers itself to a POST (`direct_requests`), by path: `handler(host, body, respond)`."""
 
 
+MALFORMED = WholeResponse(
+    400, ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")), b"This is no request."
+)
+"""What is said of bytes that are no request, by an application that has no `malformed` of its own."""
+
+
 def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
 
     A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
-    response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. `fast`
-    parses requests with httptools where it is installed, on an event loop of uvloop; there an application's `direct`
-    (`DirectHandlers`) answers plain requests without a task. Malformed requests are not logged: anybody can send them,
-    as many as they like. Errors of the application are.
+    response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. So is one
+    that takes nothing of what it is sent for as long. `fast` parses requests with httptools where it is installed, on
+    an event loop of uvloop; there an application's `direct` (`DirectHandlers`) answers plain requests without a task,
+    and its `malformed` is the response to malformed ones. These are not logged: anybody can send them, as many as they
+    like. Errors of the application are.
     """
     uvicorn = require("uvicorn", extra)
     base = _parser(fast)
 
     class Protocol(base):  # type: ignore[misc, valid-type]
         direct = getattr(app, "direct", {})
-        served = 0
-        """Requests that were answered directly."""
+        malformed = getattr(app, "malformed", MALFORMED)
+        served = unsent = 0
+        """Requests that were answered directly; bytes that waited to be sent at the last look, 0 if some were since."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -161,18 +172,26 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
             self._patience.cancel()  # the timer would keep this connection in memory
             super().connection_lost(exc)
 
-        def _expect_request(self) -> None:
-            self._patience = self.loop.call_later(request_timeout, self._close_unless_after, self.cycle, self.served)
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.unsent = 0
 
-        def _close_unless_after(self, last: Any, served: int) -> None:
-            """Close a connection that waits, with none or half of a request, since before the last look."""
-            if self.transport.is_closing():
+        def _expect_request(self) -> None:
+            self.unsent = self.transport.get_write_buffer_size()
+            self._patience = self.loop.call_later(request_timeout, self._look, self.cycle, self.served)
+
+        def _look(self, last: Any, served: int) -> None:
+            """Close a connection that waits, with none or half of a request, since before the last look.
+
+            One that has read nothing since then is cut: closing it would wait until all is read.
+            """
+            if 0 < self.unsent <= self.transport.get_write_buffer_size():
+                self.transport.abort()
                 return
             cycle = self.cycle
             if cycle is last and served == self.served and (cycle is None or cycle.response_complete):
                 self.transport.close()
-            else:
-                self._expect_request()
+            self._expect_request()
 
     defaults = {"log_level": "error", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
     loop = {"loop": "auto"} if fast else {}

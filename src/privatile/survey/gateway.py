@@ -126,6 +126,8 @@ class Gateway:
         self._question: Callable[[Handed], WholeResponse] = lru_cache(16)(self._whole_question)
         self.direct: DirectHandlers = {b"/question": self._directly(False), b"/answer": self._directly(True)}
         """The two requests with a code, for a server that answers them without a task."""
+        self.malformed = self._failed[400]
+        """What such a server says to bytes that are no request."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -149,7 +151,10 @@ class Gateway:
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._page_headers]
+                headers = [*message.get("headers", []), *self._page_headers]
+                if all(name != b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
+                message["headers"] = headers
             await send(message)
 
         await self._starlette(scope, receive, with_headers)

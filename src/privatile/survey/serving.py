@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +27,9 @@ TRIAL_DAYS = 30
 """How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""
 
 MOST_CONNECTIONS = 65_536
+
+TLS_TIMES = {"ssl_handshake_timeout": 10.0, "ssl_shutdown_timeout": 10.0}
+"""Seconds within which a visitor must begin and end TLS; by itself an event loop waits 60 and 30."""
 
 COLLECT_AFTER = 10_000
 """Objects after which cycles are looked for: two hundred requests under way have some thousands, and with Python's own
@@ -213,6 +217,9 @@ async def _run(
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, setattr, server, "should_exit", True)
         service.on_superseded = lambda: setattr(server, "should_exit", True)
+        if server.config.is_ssl:
+            # uvicorn has no setting for it, and this loop has no other server.
+            setattr(loop, "create_server", partial(loop.create_server, **TLS_TIMES))  # noqa: B010
         ready()
         await server.serve(sockets=[bound])
     finally:
