@@ -15,7 +15,7 @@ from privatile.federation.replica.chain import payload_digest, signed_value
 from privatile.federation.replica.entries import Decision, Note
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import TWO_ANSWERS
-from privatile.federation.replica.standing import Unread
+from privatile.federation.replica.unread import Unread
 from privatile.federation.wire.keys import PublicKeys
 from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from privatile.errors import ProtocolError
 from privatile.federation.replica import chain as chains
 from privatile.federation.replica.entries import ClosedRound, read_entry
-from privatile.federation.replica.standing import Gathered, Standing, Unread
+from privatile.federation.replica.standing import Gathered, Standing
+from privatile.federation.replica.unread import Unread
 
 
 class Following(Standing):
