@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from privatile.server.web import LARGEST_HEADERS, MOST_WAITING, WholeResponse
+from privatile.server.direct_requests import DirectProtocol
+from privatile.server.web import LARGEST_HEADERS, MOST_PIPELINED, WholeResponse
 from tests.server.direct_kit import Connection, post
 
 
@@ -249,15 +250,15 @@ def test_requests_without_end_are_not_kept() -> None:
         line.protocol.parser = type(line.protocol.parser)(line.protocol)  # it has taken the method before
         await line.send(GET * 5000, GET)
         assert line.transport.aborted
-        assert (seen, len(line.protocol.pipeline)) == (MOST_WAITING + 2, 0)
+        assert (seen, len(line.protocol.pipeline)) == (MOST_PIPELINED + 2, 0)
         line.lose()
         await asyncio.sleep(0.01)
         assert app.ways == []
         # The control: as many as may wait are all answered, and then as many again.
         line = Connection(app)
         for number in (1, 2):
-            await line.send(GET * (1 + MOST_WAITING))
-            assert (await line.replies(number * (1 + MOST_WAITING))).count(b"/cold ") == number * (1 + MOST_WAITING)
+            await line.send(GET * (1 + MOST_PIPELINED))
+            assert (await line.replies(number * (1 + MOST_PIPELINED))).count(b"/cold ") == number * (1 + MOST_PIPELINED)
         assert not line.transport.closing
         line.lose()
 
@@ -354,7 +355,8 @@ def test_uvicorn_keeps_what_is_read_and_set_here() -> None:
         line.lose()
 
     asyncio.run(scene())
-    assert {"on_response_complete", "on_body", "on_headers_complete"} <= set(vars(HttpToolsProtocol))
+    overridden = {name for name in vars(DirectProtocol) if name.startswith("on_")} | {"send_400_response"}
+    assert overridden <= set(vars(HttpToolsProtocol))
     nothing: Any = None
     cycle = RequestResponseCycle({"method": "POST"}, *[nothing] * 10)  # type: ignore[typeddict-item]
-    assert {"disconnected", "keep_alive", "response_complete"} <= set(vars(cycle))
+    assert {"disconnected", "keep_alive", "message_event", "response_complete"} <= set(vars(cycle))

@@ -18,7 +18,7 @@ from privatile.server.web import (
     LARGEST_HEADERS,
     LARGEST_REQUEST,
     MALFORMED,
-    MOST_WAITING,
+    MOST_PIPELINED,
     DirectHandlers,
     WholeResponse,
 )
@@ -164,7 +164,7 @@ class DirectProtocol(HttpToolsProtocol):
 
         No whole address: its host would have to be looked at besides the header's.
         """
-        if len(self.pipeline) >= MOST_WAITING:
+        if len(self.pipeline) >= MOST_PIPELINED:
             self._refuse()
         if not self.url.startswith(b"/"):
             self.send_400_response("")

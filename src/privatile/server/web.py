@@ -109,7 +109,7 @@ LARGEST_HEADERS = 16_384
 LARGEST_REQUEST = 1 << 20
 """Bytes of a request in all: of a header that does not end, too, or of what follows a body."""
 
-MOST_WAITING = 16
+MOST_PIPELINED = 16
 """Requests of one connection that wait for another one on it; browsers send none before they have the last response."""
 
 
