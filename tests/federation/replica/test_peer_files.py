@@ -369,6 +369,14 @@ def test_what_counted_for_nobody_and_was_written_again_does_not_complete_a_round
         other.save()
     assert live.replica.committed == 2
     again.replica, again.read = again.log.read_again(keys_of(live)), 0
-    again.follow(log)
-    assert again.replica.asks == live.replica.asks
-    assert again.replica.missing == live.replica.missing == ["peer3"]
+    behind = [StoredPeer(live.study, "peer0") for _ in range(len(log))]
+    for cut, peer in enumerate(behind):  # who catches up with a file, wherever they were in the log
+        peer.follow(log[:cut])
+        peer.save()
+        peer.replica.catch_up(live.replica.closed_rounds(), live.replica.proof)
+        peer.save()
+        peer.restart()
+    for reader in (again, *behind):
+        reader.follow(log)
+        assert reader.replica.asks == live.replica.asks
+        assert reader.replica.missing == live.replica.missing == ["peer3"]

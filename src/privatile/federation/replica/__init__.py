@@ -8,7 +8,7 @@ slots       what a peer has signed: one chain value per slot, for ever
 decisions   votes, and what a quorum has decided
 history     closed rounds and the state that follows from them
 recovery    a new log after a lost one
-unread      a log that is read again: which of the known rounds have come
+unread      a log that is read again, or after catching up: which of the known rounds have come
 standing    where a replica stands: what there is to read and to sign
 following   going back, and following rounds that others have closed
 replica     the state machine: entries in, rounds out

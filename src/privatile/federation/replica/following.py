@@ -34,10 +34,10 @@ class Following(Standing):
                     self._prove(found, ended=ended)
         return len(path)
 
-    def read_again(self, epoch: int) -> None:
-        """The log is read from its first entry: nothing counts before the last round that is known here (`Unread`)."""
-        if self.closed:
-            self._unread = Unread(self._history.records, epoch, self._tolerate + 1)
+    def read_again(self, epoch: int, settled: int) -> None:
+        """The log is read from the end of this round: nothing counts before the last one that is known (`Unread`)."""
+        if self.closed > settled:
+            self._unread = Unread(self._history.records, epoch, settled, self._tolerate + 1)
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

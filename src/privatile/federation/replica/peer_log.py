@@ -115,7 +115,7 @@ class PeerLog:
         journal = Journal.open(store, study.canonical, study.digest)
         store.execute([(statement, ()) for statement in PEER])
         if not store.query("SELECT 1 FROM peer"):
-            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, '', 0)", (roster,))])
+            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, 0, '', 0)", (roster,))])
         kept = _Kept(*store.query("SELECT roster, epoch, position, last, restored FROM peer")[0])
         if kept.roster != roster:
             raise StoreError(f"{store.path} was begun with another roster. Every organization must have the same one.")
@@ -136,9 +136,9 @@ class PeerLog:
 
     def replica(self, keys: Mapping[str, PublicKeys]) -> Replica:
         """The replica as it was: the committed rounds, and the entries since. `keys` are those of the roster."""
-        # The epoch of the last entry that committed rounds stand for (`_settled`); see `read_again`, too.
-        ((base,),) = self.store.query("SELECT base FROM peer")
-        replica = Replica(self.study, keys, self._roster, max(base, 0))
+        # The epoch of the last entry that committed rounds stand for, and the round that it closed (`_settled`).
+        ((base, settled),) = self.store.query("SELECT base, settled FROM peer")
+        replica = Replica(self.study, keys, self._roster, base)
         proof = _proof(self.store)
         try:
             rounds = list(closed_rounds(self.store, self.study, self._roster))
@@ -149,9 +149,7 @@ class PeerLog:
         self._written = len(rounds)
         self._places, self._epochs = [], []
         rows = self.store.query("SELECT place, epoch, sender, payload FROM peer_entries ORDER BY place")
-        first = rows[0][1] if rows else self.epoch
-        if base < first:  # the log of these entries is read from its beginning
-            replica.read_again(first)
+        replica.read_again(rows[0][1] if rows else self.epoch, settled)
         for place, epoch, sender, payload in rows:
             if epoch > replica.epoch:
                 replica.new_epoch(epoch)
@@ -170,8 +168,8 @@ class PeerLog:
         self.store.execute(
             [
                 ("DELETE FROM peer_entries", ()),
-                # The epoch before this log (−1 for the first): it is begun again, a later one with its checkpoints.
-                ("UPDATE peer SET base = epoch - 1, position = 0, last = ''", ()),
+                # A later log begins with checkpoints.
+                ("UPDATE peer SET base = max(0, epoch - 1), settled = 0, position = 0, last = ''", ()),
             ]
         )
         self._position, self._last = 0, ""
@@ -305,7 +303,10 @@ class PeerLog:
             return []
         known = len(self._places)
         place, epoch = (self._places[last], self._epochs[last]) if last < known else (first + last - known, self.epoch)
-        return [("DELETE FROM peer_entries WHERE place <= ?", (place,)), ("UPDATE peer SET base = ?", (epoch,))]
+        return [
+            ("DELETE FROM peer_entries WHERE place <= ?", (place,)),
+            ("UPDATE peer SET base = ?, settled = ?", (epoch, replica.committed)),
+        ]
 
     def _committed(self, records: Sequence[RoundRecord], replica: Replica) -> list[Statement]:
         found: list[Statement] = []

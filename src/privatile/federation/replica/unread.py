@@ -1,4 +1,4 @@
-"""A log that is read again: which of the rounds that are known already have come."""
+"""A log that is read again, or after catching up: which of the rounds that are known already have come."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from privatile.federation.replica.history import RoundRecord
 
 
 class Unread:
-    """The closed rounds that have not come yet, in a log that is read again from its first entry.
+    """The closed rounds that have not come yet, in a log that is read again, or after catching up with a file.
 
     A liar that answers last knows the chain value after a round before the round is closed. What it writes with that
     value ahead of its answer counts for nobody who reads the log for the first time. So nothing counts here, either,
@@ -18,11 +18,11 @@ class Unread:
     comes again, did not count for others, either.
     """
 
-    def __init__(self, records: Sequence[RoundRecord], epoch: int, votes: int) -> None:
-        """`votes` are those that it takes to close a round."""
+    def __init__(self, records: Sequence[RoundRecord], epoch: int, number: int, votes: int) -> None:
+        """The log is read from the end of round `number` on; `votes` are those that it takes to close a round."""
         self._records, self._needed = tuple(records), votes
         self._last_new_key = max((one.closed.round for one in records if one.replaced_key), default=0)
-        self.begin(epoch, 0)
+        self.begin(epoch, number)
 
     def begin(self, epoch: int, number: int, questions: Sequence[tuple[LevelAsk, ...]] = ()) -> None:
         """This log begins after round `number`; its next question may be known beforehand, and is one of these."""
