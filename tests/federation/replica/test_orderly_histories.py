@@ -1,7 +1,8 @@
 """Random histories with decisions in one honest log: everybody stands at the same place, however they came there.
 
 Keys are replaced, ledgers restored, peers answer twice or report ones only, people vote, processes are killed. Whoever
-reads the log, reads it again, follows the closed rounds or starts again from its file has the same state.
+reads the log, reads it again, catches up with a file, follows the closed rounds or starts again from its own file has
+the same state.
 """
 
 from __future__ import annotations
@@ -102,13 +103,18 @@ def play(seed: int) -> tuple[int, int]:
         peer.restart()
         assert same_state(peer.replica, before)
         assert (peer.replica.committed, peer.replica.missing) == (before.committed, before.missing)
-    again = StoredPeer(STUDY, "peer0")
-    again.follow(log[: chance.randint(0, len(log))])
-    again.save()
+    again, behind = StoredPeer(STUDY, "peer0"), StoredPeer(STUDY, "peer0")
+    for reader in (again, behind):
+        reader.follow(log[: chance.randint(0, len(log))])
+        reader.save()
     again.replica, again.read = again.log.read_again(KEYS), 0
-    again.follow(log)
-    assert same_state(again.replica, first.replica)
-    assert (again.replica.asks, again.replica.missing) == (first.replica.asks, first.replica.missing)
+    behind.replica.catch_up(first.replica.closed_rounds()[: first.replica.committed], first.replica.proof)
+    behind.save()
+    behind.restart()
+    for reader in (again, behind):
+        reader.follow(log)
+        assert same_state(reader.replica, first.replica)
+        assert (reader.replica.asks, reader.replica.missing) == (first.replica.asks, first.replica.missing)
     other = follows(first.replica)
     first.replica._history.drop_open()
     assert same_state(other, first.replica)
