@@ -6,6 +6,7 @@ visitors. The codes in memory (`table`) follow the file, after its commit.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +17,8 @@ from privatile.errors import StoreError
 from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, Superseded, SurveyStore
+
+log = logging.getLogger("privatile.survey")
 
 GATHER = 0.004
 """Seconds from one commit's beginning to the next, at least: a disk that is fast would have one for every visitor."""
@@ -192,8 +195,7 @@ class Intake:
             try:
                 reply(outcome)
             except Exception as error:
-                context = {"message": "a reply could not be given", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(context)
+                log.error("a reply could not be given (%s)", type(error).__name__)  # no word of what it was about
 
     def _decide(self, group: list[_Change]) -> tuple[list[Outcome], list[Changed], list[Count], list[int]]:
         """What becomes of each change of a group, which codes change by it, and what is counted per stratum."""
