@@ -294,16 +294,32 @@ def test_who_reads_nothing_is_cut() -> None:
         for _ in range(20):
             await asyncio.sleep(0.01)
             slow.transport.unsent -= 100
-        assert [line.transport.aborted for line in lines] == [True, False, True, False]
+        found = [line.transport.aborted for line in lines]
         # Another 100,000 bytes wait once the first are sent: that is no standstill.
         for _ in range(20):
             slow.protocol.resume_writing()
             slow.protocol.pause_writing()
             slow.transport.unsent = 100_000
             await asyncio.sleep(0.01)
-        assert not slow.transport.aborted
+        found.append(slow.transport.aborted)
         for line in lines:
             line.lose()
+        assert found == [True, False, True, False, False]
+
+    asyncio.run(scene())
+
+
+def test_a_server_that_stops_does_not_wait_for_who_reads_nothing() -> None:
+    async def scene() -> None:
+        line = Connection(Echo(), timeout_graceful_shutdown=0.05)
+        line.protocol.pause_writing()
+        await line.send(HOT)
+        line.protocol.shutdown()
+        found = [line.transport.closing]
+        await asyncio.sleep(0.1)
+        found.append(line.transport.aborted)
+        line.lose()
+        assert found == [False, True]
 
     asyncio.run(scene())
 

@@ -172,6 +172,11 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
             self._patience.cancel()  # the timer would keep this connection in memory
             super().connection_lost(exc)
 
+        def shutdown(self) -> None:
+            super().shutdown()
+            # Before uvicorn cancels its task: that would wait for ever for somebody who reads nothing.
+            self.loop.call_later(0.9 * self.config.timeout_graceful_shutdown, self.transport.abort)
+
         def resume_writing(self) -> None:
             super().resume_writing()
             self.unsent = 0
