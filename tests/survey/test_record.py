@@ -9,6 +9,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,15 @@ from privatile.federation.record.checks import Checks
 from privatile.federation.record.document import read_record, sign
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.wire.keys import KeyPair
+from privatile.server.open_rounds import Phase
 from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
-from privatile.survey.serving import trial_certificate
+from privatile.survey.service import SurveyService
+from privatile.survey.serving import _say_ready, trial_certificate
+from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
-from tests.survey.kit import Clock, make_study, visitors
+from tests.survey.kit import Clock, make_study, make_survey, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
 
@@ -61,7 +65,7 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> SurveyFolder:
             assert (await people.answer(codes[300], 1, True)).json()["reason"] == "late"
 
     asyncio.run(everybody())
-    ended = privatile("close", folder.path)
+    ended = privatile("close", folder.path, "--yes")
     assert ended.exit_code == 0, ended.output
     return folder
 
@@ -189,7 +193,7 @@ def test_a_survey_that_goes_on_is_released_only_when_that_is_said(tmp_path: Path
     refused = privatile("release", folder.path, "-o", tmp_path / "record.json")
     assert refused.exit_code == 2
     assert "the survey is not closed" in refused.output
-    ended = privatile("close", folder.path)
+    ended = privatile("close", folder.path, "--yes")
     assert ended.exit_code == 0, ended.output
     with pytest.raises(InputError, match=r"no interval.*takes about [0-9,]+ answers"):
         release(folder)
@@ -315,7 +319,7 @@ def test_a_key_that_is_not_the_certificates_is_refused_before_anything_is_served
 def test_a_survey_that_ended_without_an_interval_is_not_said_to_go_on(tmp_path: Path) -> None:
     folder = SurveyFolder(tmp_path / "pay")
     privatile("init", folder.path, *INIT, "--codes", 3, "--no-sheet")
-    assert "release" in privatile("close", folder.path).output
+    assert "release" in privatile("close", folder.path, "--yes").output
     for more in (["--text"], ["-o", str(tmp_path / "page.html")]):
         said = CliRunner().invoke(main, ["report", str(folder.run_file), *more]).output
         assert "yet" not in said
@@ -335,3 +339,45 @@ def test_a_page_that_the_study_does_not_name_is_not_served(
     refused = privatile("serve", closed.path)
     assert refused.exit_code == 2
     assert "another page than was printed" in refused.output
+
+
+def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def phase(folder: SurveyFolder) -> Phase:
+        study = folder.study()
+        with SurveyStore.open(folder.store_file, study.digest, 1, read_only=True) as store:
+            return store.round().phase
+
+    made = make_survey(tmp_path / "dated", end_date="2126-12-31", end_answers=1_000, strata={"all": 2_000})
+    refused = privatile("close", made.folder.path)
+    assert (refused.exit_code, phase(made.folder)) == (2, Phase.OPEN)
+    told = "0 answers; the survey's end is 2126-12-31 or 1,000 counted answers; closing is for good."
+    assert told in " ".join(refused.output.split())
+    assert "--yes" in refused.output
+    assert not made.folder.close_request.exists(), "the next gateway does not close it"
+
+    monkeypatch.setattr("privatile.cli.survey.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    for reply, code, after in (("n\n", 1, Phase.OPEN), ("y\n", 0, Phase.CLOSED)):
+        asked = CliRunner().invoke(main, ["survey", "close", str(made.folder.path)], input=reply)
+        assert (asked.exit_code, phase(made.folder)) == (code, after)
+        assert told in asked.output
+    monkeypatch.undo()
+    open_ended = make_survey(tmp_path / "open")
+    assert "no stated end" in privatile("close", open_ended.folder.path).output
+    over = make_survey(tmp_path / "over", end_date="2020-01-01")
+    assert privatile("close", over.folder.path).exit_code == 0, "its end is reached: nothing to ask"
+    assert phase(over.folder) is Phase.CLOSED
+
+
+def test_a_gateway_of_a_closed_survey_says_so(closed: SurveyFolder, tmp_path: Path) -> None:
+    async def said(folder: SurveyFolder) -> list[str]:
+        service = SurveyService.of(folder)
+        lines: list[str] = []
+        await service.start(follow=False)
+        try:
+            _say_ready(service, "gateway  here", lines.append)
+        finally:
+            await service.stop()
+        return lines
+
+    assert "closed" in asyncio.run(said(closed))[0]
+    assert asyncio.run(said(make_survey(tmp_path / "open").folder)) == ["gateway  here"]

@@ -1,6 +1,7 @@
 """`privatile survey`: a survey of a sensitive number on the web, one randomized bit per person."""
 
 import shlex
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -202,10 +203,19 @@ def status(folder: "SurveyFolder", as_json: bool) -> None:
 @click.option(
     "--wait", type=float, default=30.0, show_default=True, help="Seconds to wait for the gateway beyond the grace time."
 )
-def close(folder: "SurveyFolder", wait: float) -> None:
-    """End the survey: the open round still waits its grace time, then the result is final."""
-    from privatile.survey.closing import close_survey
+@click.option("--yes", is_flag=True, help="Do not ask before a survey is closed whose stated end is not reached.")
+def close(folder: "SurveyFolder", wait: float, yes: bool) -> None:
+    """End the survey for good: the open round still waits its grace time, then the result is final.
 
+    Where its stated end is not reached it asks before; where there is no terminal it needs --yes.
+    """
+    from privatile.survey.closing import close_survey, what_closing_ends
+
+    if not yes and (ended := what_closing_ends(folder)) is not None:
+        if not sys.stdin.isatty():
+            raise InputError(f"{ended} There is no terminal to ask: to close it all the same, say so with --yes.")
+        click.echo(ended, err=True)
+        click.confirm("Close the survey for good? (--yes skips this)", abort=True, err=True)
     click.echo(close_survey(folder, wait))
 
 

@@ -90,7 +90,7 @@ def advance(rule: RoundRule, state: OpenRound, now: float, awaited: int | None) 
     <Phase.CLOSING: 'closing'>
     """
     if state.phase is Phase.OPEN:
-        reason = state.ending or _ending(rule, state, now)
+        reason = state.ending or end_reached(rule, state, now)
         full = state.came >= rule.planned(state)
         late = bool(rule.seconds and state.came and now - state.since >= rule.seconds)
         if not (reason or full or late):
@@ -98,14 +98,14 @@ def advance(rule: RoundRule, state: OpenRound, now: float, awaited: int | None) 
         state = replace(state, phase=Phase.DRAINING, since=now, ending=reason)
     if state.phase is Phase.DRAINING:
         if not state.ending:
-            state = replace(state, ending=_ending(rule, state, now))
+            state = replace(state, ending=end_reached(rule, state, now))
         if awaited == 0 or now - state.since >= rule.grace or now < state.since:
             state = replace(state, phase=Phase.CLOSING, since=now)
     return state
 
 
-def _ending(rule: RoundRule, state: OpenRound, now: float) -> Ending:
-    """Why the run ends here, by what was fixed beforehand."""
+def end_reached(rule: RoundRule, state: OpenRound, now: float) -> Ending:
+    """Why the run ends here, by what was fixed beforehand; empty where that is not reached."""
     if now >= rule.ends_at:
         return "date"
     if rule.end_answers and state.counted_before + state.came >= rule.end_answers:

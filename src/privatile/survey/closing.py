@@ -4,12 +4,27 @@ import asyncio
 import shlex
 import time
 
+from privatile.core.words import counted
 from privatile.errors import StoreError
 from privatile.federation.run.lock import lock_folder, running_process
-from privatile.server.open_rounds import Phase
+from privatile.server.open_rounds import Phase, end_reached
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.service import SurveyService
+from privatile.survey.service import SurveyService, round_rule
 from privatile.survey.store import SurveyStore
+
+
+def what_closing_ends(folder: SurveyFolder) -> str | None:
+    """What would end for good, in words; none where the survey is closed, or its stated end is reached."""
+    study = folder.study()
+    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
+        state = store.round()
+    if state.phase is Phase.CLOSED or state.ending or end_reached(round_rule(study), state, time.time()):
+        return None
+    ends = [study.end_date] if study.end_date else []
+    ends += [f"{study.end_answers:,} counted answers"] if study.end_answers else []
+    ends += [f"an interval of width {study.end_width:g}"] if study.end_width else []
+    stated = f"the survey's end is {' or '.join(ends)}" if ends else "the survey has no stated end"
+    return f"{counted(state.counted_before + state.came, 'answer')}; {stated}; closing is for good."
 
 
 def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:

@@ -17,6 +17,7 @@ from privatile.client.ledger.file_systems import require_volume
 from privatile.errors import InputError
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
+from privatile.server.open_rounds import Phase
 from privatile.server.web import address, is_loopback, listen, make_server
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
@@ -169,7 +170,13 @@ def serve_survey(
         if address.behind_proxy:
             where += " (plain HTTP, for the proxy on this machine that ends TLS)"
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_run(service, server, bound, restored, lambda: say(where)))
+            runner.run(_run(service, server, bound, restored, lambda: _say_ready(service, where, say)))
+
+
+def _say_ready(service: SurveyService, where: str, say: Callable[[str], None]) -> None:
+    if service.state.phase is Phase.CLOSED:
+        say("state       the survey is closed: no answer is taken; the pages show its result")
+    say(where)
 
 
 def _require_pair(certificate: Path, key: Path) -> None:
