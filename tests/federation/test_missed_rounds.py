@@ -115,6 +115,14 @@ def given_back(federation: Federation) -> list[int]:
         return [stored.round for stored in store.rounds() if stored.unspent]
 
 
+def silence(federation: Federation) -> list[tuple[str, str]]:
+    """Of each level the caveat about silent clients: code and text; empty where there is none."""
+    with RunStore.open(federation.directory.store_file, read_only=True) as store:
+        told = [{one.code: one.text for one in result.caveats} for result in Coordinator(store).results()]
+    codes = ("silent", "much-silence")
+    return [next(((code, one[code]) for code in codes if code in one), ("", "")) for one in told]
+
+
 @pytest.mark.parametrize("levels", [(0.5,), (0.25, 0.5)])
 def test_records_of_rounds_without_a_coin_are_asked_later(tmp_path: Path, levels: tuple[float, ...]) -> None:
     federation = make(tmp_path, levels)
@@ -127,6 +135,7 @@ def test_records_of_rounds_without_a_coin_are_asked_later(tmp_path: Path, levels
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
         assert {name: row.asked for name, row in store.client_totals().items()} == Coordinator(store).asked
         assert Coordinator(store).asked["south"] == RECORDS
+    assert silence(federation) == [("", "")] * len(levels)  # 4 of 40 client-rounds, and no record is missing
 
 
 def test_an_answer_lost_after_the_ledgers_commit_is_spent(tmp_path: Path) -> None:
@@ -139,6 +148,23 @@ def test_an_answer_lost_after_the_ledgers_commit_is_spent(tmp_path: Path) -> Non
     assert not verified(federation).failed
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
         assert store.client_totals()["south"].answered == RECORDS - missed
+    ((code, text),) = silence(federation)
+    assert code == ("much-silence" if missed > 0.05 * 2 * RECORDS else "silent")
+    told = (
+        f"south (4 of 20 rounds); {missed} of the 2,400 records planned for these rounds have not answered ({{:.2g}}%)."
+    )
+    assert told.format(100 * missed / (2 * RECORDS)) in text
+
+
+def test_records_given_back_after_the_last_question_are_missing(tmp_path: Path) -> None:
+    """No coin was drawn for them, and no round is left that could ask them."""
+    federation = make(tmp_path)
+    asked = play(federation, absent=(18, 19))
+    assert given_back(federation) == [20]
+    missed = asked[18] + asked[19]
+    assert check_ledger(federation) == RECORDS - missed
+    ((_, text),) = silence(federation)
+    assert f" {missed} of the 2,400 records planned" in text
 
 
 def test_where_one_of_several_missed_rounds_was_answered_all_are_spent(tmp_path: Path) -> None:

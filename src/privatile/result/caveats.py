@@ -13,7 +13,7 @@ from privatile.core.words import listed
 from privatile.estimator.auto import AutoPlan, supported
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_plan import OpenPlan, open_memory
-from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.plan import Plan, RoundState, TablePlan
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
@@ -25,7 +25,7 @@ NEAR_END = 0.01
 """An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""
 
 MUCH_SILENCE = 0.05
-"""Share of all answers; more missing ones are something to look into before the result is used."""
+"""Share of the records; more that have not answered are something to look into before the result is used."""
 
 PERSON = Caveat(
     "person",
@@ -53,21 +53,37 @@ def caveats(settings: ReportSettings, plan: Plan, state: RoundState, inference: 
 
 
 def _silence(plan: Plan, state: RoundState) -> Iterator[Caveat]:
-    """Clients that were asked and did not answer."""
-    silent = [(rounds, client.name) for rounds, client in zip(state.silent, plan.clients, strict=True) if rounds]
+    """Clients that were asked and did not answer; not those whose missed records have all been asked later."""
+    missing = unanswered(plan, state)
+    rows = zip(state.silent, missing, plan.clients, strict=True)
+    silent = [(rounds, client.name) for rounds, lacks, client in rows if rounds and lacks]
     if silent:
-        rounds, name = max(silent)
-        share = sum(state.silent) / (len(plan.clients) * state.round)
+        (rounds, name), lacking = max(silent), sum(missing)
+        planned = sum(state.asked) + lacking
         text = (
             f"Silent clients: {len(silent)} of {len(plan.clients)}, most often {name} ({rounds:,} of {state.round:,} "
-            f"rounds); {100.0 * share:.2g}% of all answers are missing. Weights stay as they are, and fewer answers "
-            "make the interval wider. That is no help where answers were left out because of what they say."
+            f"rounds); {lacking:,} of the {planned:,} records planned for these rounds have not answered "
+            f"({100.0 * lacking / planned:.2g}%). Weights stay as they are, and fewer answers make the interval wider. "
+            "That is no help where answers were left out because of what they say."
         )
         silent_now = any(used > 1 for used in state.used)
-        if share > MUCH_SILENCE or silent_now:
-            yield Caveat("much-silence", text)
-        else:
-            yield Caveat("silent", text)
+        yield Caveat("much-silence" if lacking > MUCH_SILENCE * planned or silent_now else "silent", text)
+
+
+def unanswered(plan: Plan, state: RoundState) -> list[int]:
+    """Every client's records that were planned for the rounds so far and have not answered.
+
+    Fixed tables never ask the records of a missed round again. A design that tunes itself spreads those of which no
+    coin was drawn (`missed_records`) over the rounds that are left, so they are missing only once there are none.
+    """
+    if isinstance(plan, TablePlan):
+        planned = plan.lengths[:, : state.round].sum(axis=1).tolist()
+    else:
+        # Without an averaged round the search ended the run: what is left was never planned.
+        over = 0 < plan.rounds <= state.round and state.averages.rounds > 0
+        rows = zip(plan.clients, state.records, state.silent, strict=True)
+        planned = [client.records - (0 if over and missed else one.left) for client, one, missed in rows]
+    return [all_of_them - asked for all_of_them, asked in zip(planned, state.asked, strict=True)]
 
 
 def _arrivals(plan: OpenPlan, state: RoundState) -> Iterator[Caveat]:
