@@ -271,7 +271,7 @@ def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(
     )
     assert text.endswith(f"Valid at such a time is the anytime interval, {low} to {high}.")
     assert (
-        f"so far; the 95% interval valid at any time runs from {low} to {high}."
+        f"so far; the 95% interval valid at any time runs from {low} to {high}, whatever the distribution."
         in replace(result, caveats=tuple(caveat for caveat in result.caveats if caveat.code == "unfinished")).sentence
     )
     checked = verify_record(record, directory.store_file)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privatile.api.groups import prepare_groups
+from privatile.federation.run.status import beside
 from privatile.planning.group_preview import GroupPreview, GroupWidth
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
@@ -17,6 +18,7 @@ from privatile.result.groups import GroupResults
 from privatile.result.number_words import p_value_text
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
 from privatile.result.results import Results
+from privatile.result.sentence import SMOOTH
 from tests.result.test_both_readings import AGES, run
 
 
@@ -54,6 +56,28 @@ def test_the_headline_is_one_number_and_the_values_left_are_the_interval(ages: Q
     assert text.count(" 64") == 1
     assert "if it is not so  6 … 64, whatever the distribution" in text
     assert wide.facts()["confidence_interval"] == {"low": 6.6, "high": 63.7}
+
+
+def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: QuantileResult) -> None:
+    so_far = replace(
+        ages,
+        confidence_interval=ConfidenceInterval(33.2, 48.9),
+        anytime=ConfidenceInterval(33.2, 48.9),
+        grid_values=tuple(map(float, range(34, 49))),
+        estimate=39.0,
+        valid_at_every_look=True,
+        caveats=(Caveat("unfinished", ""),),
+    )
+    told = "is estimated at 39 so far; the 95% interval valid at any time runs from 34 to 48"
+    assert so_far.sentence.endswith(f"{told}, if every value is a whole number.")
+    assert beside(so_far) == ["If it is not so: 33 … 49, whatever the distribution."]
+    # Without a declaration nothing refers to it; nor where another sequence is shown, which does not rest on it.
+    undeclared = replace(so_far, values="any", grid_values=None, contradiction="")
+    assert undeclared.sentence.endswith("runs from 33 to 49, whatever the distribution.")
+    assert beside(undeclared) == []
+    smooth = replace(so_far, anytime=ConfidenceInterval(32.2, 50.9), valid_at_every_look=False)
+    assert smooth.sentence.endswith(f"runs from 32 to 51, {SMOOTH}.")
+    assert not any("not so" in text for text in beside(smooth))
 
 
 def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:

@@ -70,9 +70,11 @@ def sentence_of(result: "QuantileResult") -> str:
     if result.interval_so_far is not None:
         shown = result.estimate_shown(result.interval_so_far)
         first, last = result.ends_shown(result.interval_so_far)
+        # What is valid at every look is the curve's own sequence, unless the interval itself is.
+        needs = condition if result.valid_at_every_look else SMOOTH
         return (
             f"{what} is estimated at {shown} so far; the {percent} interval valid at any time runs from {first} to "
-            f"{last}."
+            f"{last}" + (f", {needs}." if needs else ".")
         )
     if "unfinished" in known:
         return f"{what} is estimated at {shown} so far; no interval is valid before the planned end yet."
