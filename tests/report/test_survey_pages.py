@@ -17,11 +17,12 @@ HOSTILE = "</title><script>alert(1)</script>"
 def facts(**changes: Any) -> dict[str, Any]:
     shown = {"answers": 600, "late": 7, "codes": 1_200, "rounds": 30, "confidence": 0.95, "sentence": "A sentence."}
     result = {"estimate": 2861.77, "interval": [2750.123, 2981.4], "final": None, "caveats": ["It goes on."]}
+    read = {"headline": "estimate", "number": "2,860", "interval": ["2,750", "2,990"], "declared": None}
     strata = [
         {"name": "office", "weight": 0.4, "codes": 500, "spent": 250, "late": 3},
         {"name": "plant", "weight": 0.6, "codes": 700, "spent": 357, "late": 4},
     ]
-    return {**FakeSurvey().facts, **shown, **result, "strata": strata, **changes}
+    return {**FakeSurvey().facts, **shown, **result, "shown": read, "strata": strata, **changes}
 
 
 def words(page: str) -> str:
@@ -31,7 +32,7 @@ def words(page: str) -> str:
 def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
     text = words(SurveyPages().live(facts(liars=[{"people": 10, "rank": 0.029}])))
     assert "The median of Monthly net salary 2,860 €" in text
-    assert "95% interval 2,750 … 2,990 € , valid however often you look" in text  # rounded outward
+    assert "95% interval 2,750 … 2,990 € , valid however often you look" in text
     assert "whatever the distribution" in words(SurveyPages().live(facts(condition="whatever the distribution")))
     assert "600 answers counted" in text
     assert "50% of 1,200 people" in text
@@ -42,14 +43,14 @@ def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
 
 
 def test_before_there_is_an_interval_none_is_shown() -> None:
-    text = words(SurveyPages().live(facts(estimate=None, interval=None, answers=0)))
+    text = words(SurveyPages().live(facts(estimate=None, interval=None, shown=None, answers=0)))
     assert "No interval yet" in text
-    few = facts(estimate=None, interval=None, answers=0, first_interval_after=740)
+    few = facts(estimate=None, interval=None, shown=None, answers=0, first_interval_after=740)
     assert "it takes at least about 740 answers" in words(SurveyPages().live(few))
     assert "at least about" not in words(SurveyPages().live({**few, "answers": 740}))
     assert "2,860" not in text
     assert "new ones show once their round is full" in text
-    closed = words(SurveyPages().live(facts(estimate=None, interval=None, answers=29, state="closed")))
+    closed = words(SurveyPages().live(facts(estimate=None, interval=None, shown=None, answers=29, state="closed")))
     assert "No result: too few people answered" in closed
     assert "yet" not in closed
     assert "new ones" not in closed
@@ -63,11 +64,18 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
         {"week": "2026-W46", "answers": 300, "estimate": 2_800.0, "interval": [2_600.0, 3_000.0]},
         {"week": "2026-W47", "answers": 12, "estimate": None, "interval": None},
     ]
+    read = facts()["shown"]
     page = SurveyPages().live(
-        facts(series=weeks, drift="It has moved.", state="closed", final=[2_790, 2_950], ended="date")
+        facts(
+            series=weeks,
+            drift="It has moved.",
+            state="closed",
+            ended="date",
+            shown={**read, "final": ["2,790", "2,950"]},
+        )
     )
     text = words(page)
-    assert "2026-W46 300 2,600 … 3,000 2026-W47 12 none yet" in text
+    assert "2026-W46 300 2,600 … 3,000 2026-W47 12 none" in text
     assert "It has moved." in text
     assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
     assert 'data-state="closed"' in page
@@ -108,6 +116,8 @@ def test_the_organiser_sees_groups_and_alarms() -> None:
     assert "office 0.4000 500 250 50% 3 plant 0.6000 700 357 51% 4" in text
     assert "! look here disk: full" in text
     assert "4 of 12 answers in round 31 (open)" in text
+    assert "stored nowhere" not in text
+    assert "whoever has it and codes.csv knows whose code was used" in text
     assert "No alarm." in words(SurveyPages().organiser(facts()))
     over = facts(state="closed", open_round={"number": 31, "state": "closed", "answers": 0, "planned": 12})
     assert "in round 31" not in words(SurveyPages().organiser(over))
@@ -123,3 +133,19 @@ def test_texts_stay_texts_and_nothing_is_inline(page: str) -> None:
     assert "<script>" not in made
     assert not re.search(r"<style|\sstyle=|\son\w+=|https?:", made)
     assert b"--paper" in SurveyPages().style()
+
+
+def test_a_declared_grid_is_read_as_status_and_report_do() -> None:
+    """One end inside the range: "14 or less", on the declared condition; without it, what holds in any case."""
+    read: dict[str, Any] = {"headline": "or_less", "number": "14", "interval": ["0", "14"], "undeclared": ["0", "14.5"]}
+    read |= {"declared": "if every value is a whole number", "final": None}
+    known = facts(estimate=None, condition="whatever the distribution", unit="h", step=1, shown=read)
+    for page in (SurveyPages().live(known), SurveyPages().organiser(known)):
+        text = words(page)
+        assert "14 h or less 95% interval 0 … 14 h , valid however often you look" in text
+        assert "if every value is a whole number 0 … 14.5 h without that declaration, whatever the distrib" in text
+    german = words(SurveyPages().live({**known, "step": 0.5}, "de"))
+    assert "14 h oder weniger" in german
+    assert "wenn jeder Wert ein Vielfaches von 0,5 ist 0 … 14,5 h ohne diese Angabe, bei jeder Verteilung" in german
+    lost = words(SurveyPages().live(facts(step=1, shown={**read, "headline": "not_located", "number": ""})))
+    assert "not located 95% interval" in lost

@@ -77,6 +77,8 @@ def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
     assert "1 late" in text
     assert "plant, weight 0.6678" in text
     assert "the mixture of 2 groups" in text, "what is a client elsewhere"
+    notes = [line[13:] for line in text.splitlines() if line.startswith("note ")]
+    assert notes == json.loads(privatile("status", closed.path, "--json").output)["caveats"] != []
     facts = json.loads(privatile("status", closed.path, "--json").output)
     assert [one["spent"] for one in facts["strata"]] == [100, 201]
     low, high = facts["interval"]

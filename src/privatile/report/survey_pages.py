@@ -5,12 +5,12 @@ fact is and when it is computed is decided there (`survey/facts.py`); here it ge
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privatile.report.pages import render, static
 from privatile.report.survey_words import LANGUAGES, Words, words_of
-from privatile.result.number_words import nearest_inside, outward
+from privatile.result.number_words import outward
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
@@ -76,24 +76,26 @@ def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
 
 def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
     """What both pages say about the result."""
-    interval, final = facts.get("interval"), facts.get("final")
-    limits = (facts["range"][0], facts["range"][1])
-    estimate, level = shown_estimate(facts.get("estimate"), interval, limits), facts["level"]
+    shown, limits, level = facts.get("shown") or {}, (facts["range"][0], facts["range"][1]), facts["level"]
     series = [
         {**week, "interval": _in_words(shown_interval(week.get("interval"), limits), words)}
         for week in facts.get("series") or ()
     ]
     condition = {ANY_SHAPE: "any_shape", SMOOTH: "smooth"}.get(facts.get("condition") or "")
+    condition = words(condition) if condition else facts.get("condition")
+    declared = _declared(facts, words) if shown.get("declared") else None
     return {
         "t": words,
         "title": facts["title"],
         "facts": {**UNKNOWN, **facts},
         "state": STATES.get(facts["state"], facts["state"]),
         "estimand": words(LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
-        "estimate": None if estimate is None else words.number(estimate),
-        "interval": _in_words(shown_interval(interval, limits), words),
-        "condition": words(condition) if condition else facts.get("condition"),
-        "final": _in_words(shown_interval(final, limits), words),
+        "headline": _headline(shown, facts["unit"], words),
+        "interval": _in_words(shown.get("interval"), words),
+        "condition": declared or condition,
+        "undeclared": _in_words(shown.get("undeclared"), words),
+        "any_shape": condition,
+        "final": _in_words(shown.get("final"), words),
         "percent": f"{100 * facts['confidence']:.4g}%",
         "answered": _share(facts.get("answers"), facts.get("codes")),
         "odds": f"{math.exp(facts['epsilon']):.3g}",
@@ -113,19 +115,23 @@ def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str
     return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
 
 
-def shown_estimate(estimate: float | None, interval: Any, limits: tuple[float, float]) -> str | None:
-    """The estimate with the digits that its interval deserves.
-
-    >>> shown_estimate(2801.77, [2750.123, 2911.4], (0, 20_000))
-    '2,800'
-    """
-    ends = shown_interval(interval, limits)
-    if estimate is None or ends is None:
+def _headline(shown: Mapping[str, Any], unit: str, words: Words) -> tuple[str, str] | None:
+    """What stands first, with the unit that follows it; none while there is no result."""
+    if not shown.get("interval"):
         return None
-    return nearest_inside(estimate, ends, interval[1] - interval[0], limits)
+    number = words.number(shown["number"])
+    if shown["headline"] == "estimate":
+        return number, unit
+    return words(f"head_{shown['headline']}", number=f"{number} {unit}".rstrip()), ""
 
 
-def _in_words(ends: tuple[str, str] | None, words: Words) -> tuple[str, str] | None:
+def _declared(facts: Mapping[str, Any], words: Words) -> str:
+    """On which declaration the values shown rest."""
+    step = facts["step"]
+    return words("whole") if step == 1 else words("multiple", step=words.number(f"{step:,.10g}"))
+
+
+def _in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None:
     return None if ends is None else (words.number(ends[0]), words.number(ends[1]))
 
 

@@ -242,8 +242,8 @@ def one_sided(end: Literal["lower", "upper"]) -> Caveat:
 def half_open(end: Literal["lower", "upper"], helps: str = MORE) -> Caveat:
     """The same where the answers are too few for an estimate without a bound on that side."""
     side, other = ("below", "upper") if end == "lower" else ("above", "lower")
-    text = f"The answers are few and do not bound the quantile from {side}: rely on the {other} end of the interval, "
-    return Caveat("half-open", f"{text}not on the estimate. {helps[0].upper()}{helps[1:]} would help.")
+    text = f"The answers are few and do not bound the quantile from {side}: of the interval rely on the {other} end "
+    return Caveat("half-open", f"{text}alone. {helps[0].upper()}{helps[1:]} would help.")
 
 
 def round_value_inside(low: float, high: float) -> float | None:

@@ -16,24 +16,41 @@ LISTED = 5
 """Values of a declared grid that are listed one by one."""
 
 
-def headline_of(result: "QuantileResult") -> str:
-    """What stands first on a page: the estimate, or in a few words why there is none.
+HEADLINES = {
+    "estimate": "{}",
+    "or_less": "{} or less",
+    "or_more": "{} or more",
+    "above": "above {}",
+    "beyond": "at or beyond an end of the range",
+    "not_located": "not located",
+}
+"""What can stand first on a page, around its number; pages in other languages have words of their own."""
+
+
+def headline_parts(result: "QuantileResult") -> tuple[str, str]:
+    """What stands first on a page: one of `HEADLINES`, and the number in it, empty where it has none.
 
     A number that is not to be relied on is not printed large.
     """
     low, high = result.confidence_interval
     known, lost = {caveat.code for caveat in result.caveats}, (result.scale.low, result.scale.high)
     if "range" in known and result.condition == ANY_SHAPE and low == high in lost:
-        return f"{plain(low)} or less" if low == lost[0] else f"above {plain(high)}"
+        return ("or_less", plain(low)) if low == lost[0] else ("above", plain(high))
     one_side = result.condition == ANY_SHAPE and (low <= lost[0]) != (high >= lost[1])
     if "range" in known and not one_side:
-        return "at or beyond an end of the range"
+        return "beyond", ""
     if known & {"range", "half-open"} and "unbounded" not in known:
         first, last = result.ends_shown(result.confidence_interval)
-        return f"{last} or less" if low <= lost[0] else f"{first} or more"
+        return ("or_less", last) if low <= lost[0] else ("or_more", first)
     if not result.located:
-        return "not located"
-    return result.estimate_shown(result.interval_so_far or result.confidence_interval)
+        return "not_located", ""
+    return "estimate", result.estimate_shown(result.interval_so_far or result.confidence_interval)
+
+
+def headline_of(result: "QuantileResult") -> str:
+    """What stands first on a page: the estimate, or in a few words why there is none."""
+    kind, number = headline_parts(result)
+    return HEADLINES[kind].format(number)
 
 
 def sentence_of(result: "QuantileResult") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from privatile.core.words import moment
 from privatile.estimator.values import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.sentence import ANY_SHAPE
+from privatile.result.sentence import ANY_SHAPE, SMOOTH, headline_parts
 from privatile.server.alarms import Alarm
 from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.run import Standing
@@ -64,15 +64,7 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
         "opened": moment(opened),
         "ends": study.end_date or None,
         "ended": found.ended,
-        "series": [
-            {
-                "week": week.name,
-                "answers": week.people,
-                "estimate": week.estimate,
-                "interval": None if week.interval is None else list(week.interval),
-            }
-            for week in found.weeks
-        ],
+        "series": _series(study, found),
         "strata": [
             {"name": name, "weight": one.weight, "codes": one.codes, "late": here}
             for (name, one), here in zip(study.strata.items(), late, strict=True)
@@ -80,10 +72,49 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
     }
 
 
+def _series(study: SurveyStudy, found: Standing) -> list[dict[str, Any]]:
+    """Week by week how many answered and, where a smooth reading may stand beside the result, what they say.
+
+    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
+    answers contradict a smooth distribution.
+    """
+    result = found.result
+    smooth = result is not None and result.located and not result.contradiction
+    smooth = smooth and parse_values(study.values).step is None
+    return [
+        {
+            "week": week.name,
+            "answers": week.people,
+            "estimate": week.estimate if smooth else None,
+            "interval": None if week.interval is None or not smooth else list(week.interval),
+            "condition": None if week.interval is None or not smooth else SMOOTH,
+        }
+        for week in found.weeks
+    ]
+
+
+def _as_shown(
+    result: QuantileResult, interval: ConfidenceInterval | None, final: ConfidenceInterval | None
+) -> dict[str, Any]:
+    """The result in the numbers that people read: those of `privatile report`, by the declared reading."""
+    kind, number = headline_parts(result)
+    grid = parse_values(result.values).grid_in_words if interval and result.declared_ends(interval) else ""
+    return {
+        "headline": kind,
+        "number": number,
+        "interval": None if interval is None else list(result.ends_shown(interval)),
+        "declared": f"if every value is {grid}" if grid else None,
+        "undeclared": list(result.rounded_ends(interval)) if interval and grid else None,
+        "final": None if final is None else list(result.rounded_ends(final)),
+    }
+
+
 def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
     """The result in the few facts that fit on a page; the record and the run's file have all of it."""
     if result is None:
-        nothing: dict[str, Any] = dict.fromkeys(("estimate", "interval", "condition", "final", "sentence", "drift"))
+        nothing: dict[str, Any] = dict.fromkeys(
+            ("estimate", "interval", "condition", "final", "shown", "sentence", "drift")
+        )
         return {**nothing, "caveats": [], "liars": []}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
     anytime, condition = result.anytime, ANY_SHAPE
@@ -97,6 +128,7 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         "interval": None if anytime is None else list(anytime),
         "condition": None if anytime is None else condition,
         "final": None if final is None else list(final),
+        "shown": _as_shown(result, anytime, final),
         "sentence": of_groups(result.sentence),
         "drift": of_groups(moved[0]) if moved else None,
         "caveats": [

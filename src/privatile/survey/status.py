@@ -61,6 +61,7 @@ class SurveyStatus:
             lines.append(
                 f"so far       no interval yet: it takes at least about {facts['first_interval_after']:,} answers"
             )
+        lines += [f"note         {text}" for text in facts["caveats"]]
         for one in facts["strata"][:SHOWN_STRATA]:
             lines.append(
                 f"stratum      {one['name']}, weight {one['weight']:.4g}: {one['spent']:,} of {one['codes']:,} codes "
