@@ -207,6 +207,28 @@ def test_check_names_what_is_wrong_with_the_run_too(table: Table, monkeypatch: p
     assert "in order" not in done.output
 
 
+def test_check_says_that_the_process_of_a_run_does_not_run(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privatile.federation.setup.check.check_configuration", lambda *arguments: None)
+    monkeypatch.setattr("privatile.federation.setup.check.find_binary", lambda: type("Found", (), {"path": ""}))
+    folder = str(table.federation.directory.path)
+
+    def said(code: int) -> str:
+        done = CliRunner().invoke(main, ["federation", "check", folder])
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "Everything is in order." in said(0)  # the control: it runs
+    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: None)  # killed
+    assert "ALARM  stopped: no process continues this run" in said(1)
+    assert "the run's process has ended: see the alarms" in said(1)
+    (alarm,) = read_status(table.federation.directory).alarms
+    assert f"{alarm.title}: {alarm.text}" in said(1)  # one rule for both
+    table.service._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
+    text = said(0)  # on request
+    assert "note   stopped: the coordinator was stopped" in text
+    assert "in order" not in text
+
+
 def test_every_metric_is_there_from_the_start_with_help_and_type(table: Table) -> None:
     page = table.service.metrics.text().decode()
     for known in COORDINATOR_METRICS:

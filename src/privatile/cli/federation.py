@@ -224,7 +224,8 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
 def check(directory: "Directory") -> None:
     """Look at everything in DIR and report everything that is wrong, at once.
 
-    Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine.
+    Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine; and where the run's
+    process has ended without being asked to.
     """
     from privatile.federation.run.status import read_status
     from privatile.federation.setup.check import check as check_directory
@@ -234,16 +235,21 @@ def check(directory: "Directory") -> None:
         click.echo(f"note   {text}")
     if findings.errors:
         raise InputError("\n".join(["this federation is not ready:", *findings.errors]))
-    # That no coordinator runs is no fault of the folder: it is looked at before one is started.
-    found = [alarm for alarm in read_status(directory).alarms if alarm.kind != "stopped"]
-    alarms = [f"{alarm.title}: {alarm.text}" for alarm in found]
+    found = read_status(directory).alarms
+    # A run that somebody has stopped is looked at before it is started again: no fault, but it is said.
+    stopped = [alarm for alarm in found if alarm.was_asked_for]
+    for alarm in stopped:
+        click.echo(f"note   {alarm.title}: {alarm.text}")
+    alarms = [f"{alarm.title}: {alarm.text}" for alarm in found if not alarm.was_asked_for]
     for text in (*findings.missing, *alarms):
         click.echo(f"ALARM  {text}")
     if findings.missing or alarms:
-        click.echo("The folder is as it should be, but not everybody is there: see the alarms.")
+        killed = any(alarm.kind == "stopped" and not alarm.was_asked_for for alarm in found)
+        wrong = "the run's process has ended" if killed else "not everybody is there"
+        click.echo(f"The folder is as it should be, but {wrong}: see the alarms.")
         sys.exit(1)
     todo = "Nothing is wrong; the notes above say what is still to do or to know."
-    click.echo(todo if findings.remarks else "Everything is in order.")
+    click.echo(todo if findings.remarks or stopped else "Everything is in order.")
 
 
 @federation.command()

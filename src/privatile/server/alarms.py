@@ -41,6 +41,9 @@ QUIET = 30.0
 GONE = 60.0
 """Seconds without a sign of life after which a client of an open study is missed: it gives one in 15, people or not."""
 
+NO_PROCESS = "no process continues this run; the same command continues it"
+"""What is known of a process that was killed: it has not said that it stops."""
+
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
 
@@ -69,6 +72,17 @@ class Alarm(NamedTuple):
         ('silent: north', 'paused')
         """
         return f"waiting for {self.client}" if self.kind == "waiting" else ": ".join(filter(None, self[:2]))
+
+    @property
+    def was_asked_for(self) -> bool:
+        """Whether somebody has stopped the run on purpose: its process has said so.
+
+        >>> Alarm("stopped", None, 0.0, "the coordinator was stopped").was_asked_for
+        True
+        >>> Alarm("stopped", None, 0.0, NO_PROCESS).was_asked_for
+        False
+        """
+        return self.kind == "stopped" and self.text != NO_PROCESS
 
 
 class Badge(NamedTuple):
@@ -186,7 +200,7 @@ def read_alarms(
     stopped = [alarm for alarm in noted if alarm.kind == "stopped"]
     if alive is False and not stopped:
         since = max([store.created, *heard.values()])
-        stopped = [Alarm("stopped", None, since, "no process continues this run; the same command continues it")]
+        stopped = [Alarm("stopped", None, since, NO_PROCESS)]
     found += stopped or [*noted, *_missing(store, silent, heard, now)]
     return sorted(found, key=lambda alarm: (KINDS.index(alarm.kind), alarm.client or ""))
 
