@@ -123,3 +123,10 @@ def test_the_mark_is_never_ahead_and_only_put_goes_back(tmp_path: Path) -> None:
     assert mark.read() == 5
     mark.path.write_text("damaged")
     assert mark.read() == 0
+
+
+def test_the_mark_is_read_by_its_user_alone(tmp_path: Path) -> None:
+    mark = SurveyMark(tmp_path / "keys" / "one.mark")
+    for changes in (3, 5):
+        mark.put(changes)
+        assert (mark.read(), mark.path.stat().st_mode & 0o777) == (changes, 0o600)

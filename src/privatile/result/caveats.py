@@ -67,7 +67,8 @@ def _silence(plan: Plan, state: RoundState) -> Iterator[Caveat]:
             "That is no help where answers were left out because of what they say."
         )
         silent_now = any(used > 1 for used in state.used)
-        yield Caveat("much-silence" if lacking > MUCH_SILENCE * planned or silent_now else "silent", text)
+        much = lacking > MUCH_SILENCE * planned or silent_now
+        yield Caveat("much-silence", text) if much else Caveat("silent", text)
 
 
 def unanswered(plan: Plan, state: RoundState) -> list[int]:

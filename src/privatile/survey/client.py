@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import math
+import numbers
 import re
 import secrets
 import ssl
@@ -88,6 +89,8 @@ class SurveyClient:
         """
         if not CODE.fullmatch(code):
             raise InputError("a code has 22 letters, digits, - and _; what was given does not look like one.")
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise InputError(f"the value must be a number; got one of type {type(value).__name__}. Give 12, not '12'.")
         if math.isnan(value):
             raise DataError("the value is missing: a person without one does not answer.")
         deadline = time.monotonic() + patience
@@ -196,7 +199,13 @@ class SurveyClient:
             except http.client.HTTPException:
                 pass  # no HTTP, or cut off
             except OSError as error:
-                trouble = str(getattr(error, "reason", error))
+                reason = getattr(error, "reason", error)
+                if isinstance(reason, ssl.SSLCertVerificationError):
+                    raise ConnectionError(
+                        f"the certificate of {self._address} is not trusted ({reason.verify_message}). If it is the "
+                        "survey's own, name the file of its authority as cafile; nothing was sent."
+                    ) from None
+                trouble = str(reason)
             if time.monotonic() + wait > deadline:
                 raise ConnectionError(
                     f"the survey at {self._address} gives no answer ({trouble}). Try again later: a bit that has been "

@@ -97,6 +97,11 @@ class SurveyFolder:
 
     def key(self) -> KeyPair:
         """The organiser's key."""
+        if not self.key_file.exists():
+            raise InputError(
+                f"{self.key_file}: the survey's key is not here. Put it back from a copy; no other key can sign this "
+                "survey's record."
+            )
         return read_key(self.key_file)
 
     def opens_with(self, token: str) -> bool:

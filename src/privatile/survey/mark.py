@@ -3,7 +3,8 @@
 Two files restored from one old backup agree with each other, and codes that were spent since then would answer again.
 The mark lies with the user's keys. It is written after a commit, never ahead of one, so codes with fewer changes than
 it says are an older copy: refused until `privatile survey serve --restored` says that it is meant. A mark may lag by
-the last seconds before a power cut. Where it was restored with the folder, or on another machine, it shows nothing.
+the last seconds before a power cut or a kill. Where it was restored with the folder, or on another machine, it shows
+nothing.
 """
 
 import os
@@ -52,5 +53,6 @@ class SurveyMark:
         """Set the mark, back too; OSError where it cannot be written."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
         draft.write_text(f"{changes}\n", encoding="ascii")
         draft.replace(self.path)

@@ -198,7 +198,8 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
     epsilon = study.epsilon
     if not STRONGEST_EPSILON <= epsilon <= WEAK_EPSILON:
         rule = f"must lie in [{STRONGEST_EPSILON:g}, {WEAK_EPSILON:g}]; got {epsilon}."
-        yield ("epsilon",), f"{rule} Above that nearly every answer is the truth, and no page of a survey asks so."
+        truth = "Above that nearly every answer is the truth, and no page of a survey asks so."
+        yield ("epsilon",), f"{rule} {truth if epsilon > WEAK_EPSILON else 'Below that an answer says nothing.'}"
     if not 0.0 < study.level < 1.0:
         yield ("level",), f"must lie inside (0, 1); got {study.level}. The median is 0.5."
     for place, check in (
