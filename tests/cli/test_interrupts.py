@@ -1,4 +1,4 @@
-"""Ctrl-C while a module is imported: an interrupt, whatever the module makes of it."""
+"""Ctrl-C while a module is imported or a file is queried: an interrupt, whatever they make of it."""
 
 import signal
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ import privatile.cli
 from privatile.cli import main
 
 
-def failing(*, pressed: bool) -> click.Command:
-    """A command whose import fails, as numpy's does when it is interrupted, or by itself."""
+def failing(*, pressed: bool, kind: type[Exception] = ImportError) -> click.Command:
+    """A command whose import fails, as numpy's does when it is interrupted, or by itself; or its query."""
 
     @click.command("estimate")
     def command() -> None:
@@ -20,8 +20,8 @@ def failing(*, pressed: bool) -> click.Command:
             try:
                 signal.raise_signal(signal.SIGINT)
             except KeyboardInterrupt:
-                raise ImportError("a compiled part failed to import") from None
-        raise ImportError("a module is missing")
+                raise kind("a compiled part failed to import") from None
+        raise kind("a module is missing")
 
     return command
 
@@ -33,18 +33,20 @@ def the_usual_handler() -> Iterator[None]:
     signal.signal(signal.SIGINT, usual)
 
 
-def test_an_interrupted_import_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privatile.cli.LazyGroup, "get_command", lambda *_: failing(pressed=True))
+@pytest.mark.parametrize("kind", [ImportError, RuntimeError])
+def test_an_interrupted_import_or_query_is_an_interrupt(monkeypatch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
+    monkeypatch.setattr(privatile.cli.LazyGroup, "get_command", lambda *_: failing(pressed=True, kind=kind))
     done = CliRunner().invoke(main, ["estimate"])
     assert done.exit_code == 130
     assert "interrupted; what was answered is kept" in done.output
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # pressed again, it still ends as an interrupt
 
 
-def test_an_import_that_fails_by_itself_is_not_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(privatile.cli.LazyGroup, "get_command", lambda *_: failing(pressed=False))
+@pytest.mark.parametrize("kind", [ImportError, RuntimeError])
+def test_what_fails_by_itself_is_not_an_interrupt(monkeypatch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
+    monkeypatch.setattr(privatile.cli.LazyGroup, "get_command", lambda *_: failing(pressed=False, kind=kind))
     done = CliRunner().invoke(main, ["estimate"])
-    assert isinstance(done.exception, ImportError)
+    assert isinstance(done.exception, kind)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

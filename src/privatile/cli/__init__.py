@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 import click
+from click.exceptions import Abort, Exit
 
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
@@ -109,8 +110,9 @@ class LazyGroup(click.Group):
                 click.echo(f"privatile: {text}", err=True)
                 drop_what_cannot_be_written()
                 ctx.exit(code)
-            except (KeyboardInterrupt, ImportError) as error:
-                if isinstance(error, ImportError) and not interrupted():
+            except (KeyboardInterrupt, ImportError, RuntimeError) as error:
+                # click's own ends are RuntimeErrors, too; a query that Ctrl-C ends raises the plain one.
+                if not (isinstance(error, KeyboardInterrupt) or interrupted()) or isinstance(error, Exit | Abort):
                     raise
                 tell_of_interrupt()
                 ctx.exit(INTERRUPTED)

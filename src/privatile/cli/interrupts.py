@@ -1,8 +1,8 @@
 """Ctrl-C, remembered.
 
 A module that is interrupted while it is imported may turn that into an error of its own: numpy's compiled parts
-say "failed to import". Whoever pressed Ctrl-C is told that it was an interrupt, and pressing it again while the command
-ends changes nothing.
+say "failed to import"; a query of a file says "Query interrupted". Whoever pressed Ctrl-C is told that it was an
+interrupt, and pressing it again while the command ends changes nothing.
 """
 
 import signal

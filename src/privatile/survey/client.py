@@ -89,7 +89,8 @@ class SurveyClient:
         """
         if not CODE.fullmatch(code):
             raise InputError("a code has 22 letters, digits, - and _; what was given does not look like one.")
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        given: object = value
+        if isinstance(given, bool) or not isinstance(given, numbers.Real):
             raise InputError(f"the value must be a number; got one of type {type(value).__name__}. Give 12, not '12'.")
         if math.isnan(value):
             raise DataError("the value is missing: a person without one does not answer.")
