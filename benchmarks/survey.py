@@ -64,7 +64,7 @@ def disk_milliseconds(folder: Path) -> dict[str, float]:
 def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[str, Any]:
     """Answers and echoes in turns."""
     tls = certificate_in(work / "tls")
-    folder, codes = make_survey(work / "survey", max(100_000, int(8_000 * seconds * (turns + 2))), round_answers=ROUND)
+    folder, codes = make_survey(work / "survey", max(100_000, int(16_000 * seconds * (turns + 2))), round_answers=ROUND)
     left = iter(list(devices(codes)))
     script = Path(__file__).resolve()
     port = free_port()
