@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Ints
@@ -27,7 +26,7 @@ def take_rows(state: State, runs: Ints, keep: tuple[str, ...] = ()) -> State:
     if _is_all(state, runs, keep):
         return state
     parts = (
-        value if name in keep else value[runs] if isinstance(value, np.ndarray) else take_rows(value, runs)
+        value if name in keep else take_rows(value, runs) if hasattr(value, "_fields") else value[runs]
         for name, value in zip(state._fields, state, strict=True)
     )
     return state._make(parts)
