@@ -187,4 +187,4 @@ def test_consumers_that_break_at_once_are_not_made_without_a_pause(monkeypatch: 
 
     assert asyncio.run(play(0.5)) <= 5
     monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.0)
-    assert asyncio.run(play(60.0)) == 20
+    assert asyncio.run(play(60.0)) >= 20
