@@ -75,7 +75,8 @@ def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: Quantile
     undeclared = replace(so_far, values="any", grid_values=None, contradiction="")
     assert undeclared.sentence.endswith("runs from 33 to 49, whatever the distribution.")
     assert beside(undeclared) == []
-    smooth = replace(so_far, anytime=ConfidenceInterval(32.2, 50.9), valid_at_every_look=False)
+    sequence = ConfidenceInterval(32.2, 50.9)
+    smooth = replace(so_far, anytime=sequence, anytime_condition=SMOOTH, valid_at_every_look=False)
     assert smooth.sentence.endswith(f"runs from 32 to 51, {SMOOTH}.")
     assert not any("not so" in text for text in beside(smooth))
 

@@ -18,8 +18,7 @@ from privatile.report.method_words import OTHER_NAMES
 from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
-from privatile.result.result import QuantileResult
-from privatile.result.sentence import SMOOTH, grid_text
+from privatile.result.sentence import grid_text
 from privatile.server.alarms import CLIENT_KINDS, Alarm, Badge, badge, read_alarms, run_state, silent_rounds
 from privatile.server.run_file import RunStore
 from privatile.server.run_tables import begins
@@ -187,11 +186,11 @@ def _level(level: LevelView) -> dict[str, Any]:
             shown | nothing | {"values_left": "", "undeclared": "", "declared": "", "contradiction": "", "caveats": []}
         )
     other = result.other
-    so_far = result.interval_so_far or result.confidence_interval
+    declared = result.first_is_declared
     return shown | {
         "texts": {
             "estimate": result.headline,
-            "interval": result.interval_shown(so_far),
+            "interval": result.interval_shown(result.first_interval),
             "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
         },
         "estimate": result.estimate,
@@ -201,22 +200,17 @@ def _level(level: LevelView) -> dict[str, Any]:
         "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
         "anytime": None
         if result.anytime is None
-        else {**result.anytime._asdict(), "condition": _anytime_condition(result)},
+        else {**result.anytime._asdict(), "condition": result.anytime_condition},
         "other": None
         if other is None
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": grid_text(result.grid_values) if result.located else "",
-        "undeclared": result.undeclared,
+        "values_left": grid_text(result.grid_values) if declared and result.located else "",
+        "undeclared": result.undeclared if declared else "",
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }
-
-
-def _anytime_condition(result: QuantileResult) -> str:
-    """When the anytime interval holds: unless it is the first interval itself, it is the curve's own sequence."""
-    return result.condition if result.valid_at_every_look else SMOOTH
 
 
 def _clients(

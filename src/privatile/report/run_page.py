@@ -18,7 +18,7 @@ from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.number_words import share_text
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.sentence import LISTED, SMOOTH, grid_text
+from privatile.result.sentence import LISTED, grid_text
 from privatile.server.run_file import RunStore
 
 LISTED_CLIENTS = 1000
@@ -176,7 +176,7 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
 
 def _answer(result: QuantileResult) -> dict[str, Any]:
     """What stands first on the page, in words: the estimate or the values left, and both intervals."""
-    interval = result.interval_so_far or result.confidence_interval
+    interval = result.first_interval
     other = None
     if result.other is not None:
         ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
@@ -185,17 +185,12 @@ def _answer(result: QuantileResult) -> dict[str, Any]:
         "estimate": result.headline,
         "interval": _interval_text(result, interval),
         "name": "anytime interval" if result.interval_so_far else "interval",
-        # What is valid at every look is the curve's own sequence, unless the interval itself is.
-        "condition": result.condition_shown if _is_first(result, interval) else SMOOTH,
-        "undeclared": result.undeclared,
+        "condition": result.first_condition,
+        "undeclared": result.undeclared if result.first_is_declared else "",
         "other": other,
         "contradiction": result.contradiction,
         "warned": any(caveat.code in ("contradiction", "declaration") for caveat in result.caveats),
     }
-
-
-def _is_first(result: QuantileResult, interval: ConfidenceInterval) -> bool:
-    return interval == result.confidence_interval or result.declared_ends(interval) is not None
 
 
 def _interval_text(result: QuantileResult, interval: ConfidenceInterval) -> str:

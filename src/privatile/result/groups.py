@@ -119,7 +119,7 @@ class GroupResults:
         result = group.results[level_index] if group.results else None
         if result is None:
             return Line(name, 0, "", "", math.nan, self.range, group.why)
-        interval = result.interval_so_far or result.confidence_interval
+        interval = result.first_interval
         text, ends = " … ".join(result.ends_shown(interval)), result.declared_ends(interval) or interval
         if not result.located:
             return Line(name, result.records, "", text, math.nan, ends, result.headline)

@@ -50,10 +50,7 @@ def levels_table(results: "Sequence[QuantileResult]") -> list[str]:
     """Several levels at a glance: what stands first of each, and its interval."""
     percent = f"{100 * results[0].confidence_level:g}%"
     how = ", all at once" if results[0].simultaneous else ""
-    rows = [
-        (f"{one.level:g}", one.headline, one.interval_shown(one.interval_so_far or one.confidence_interval))
-        for one in results
-    ]
+    rows = [(f"{one.level:g}", one.headline, one.interval_shown(one.first_interval)) for one in results]
     return fixed_columns([("level", "estimate", f"{percent} interval{how}"), *rows])
 
 

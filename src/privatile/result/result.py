@@ -92,6 +92,8 @@ class QuantileResult:
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
     """The interval at this look that is valid however often the run is looked at; none without a slope."""
+    anytime_condition: str = ""
+    """In words, when that interval holds, as `condition` says it of `confidence_interval`; empty without one."""
     valid_at_every_look: bool = False
     """Whether `confidence_interval` itself is that interval; otherwise it holds at the planned end only."""
     condition: str = ""
@@ -150,6 +152,26 @@ class QuantileResult:
     def interval_so_far(self) -> ConfidenceInterval | None:
         """The anytime interval of a run that is unfinished: the one to read first. None where the run has ended."""
         return self.anytime if any(caveat.code == "unfinished" for caveat in self.caveats) else None
+
+    @property
+    def first_interval(self) -> ConfidenceInterval:
+        """The interval that text and pages show first: while the run is unfinished the anytime one, if there is one."""
+        return self.interval_so_far or self.confidence_interval
+
+    @property
+    def first_is_declared(self) -> bool:
+        """Whether of the first interval the values are shown that a declared grid leaves.
+
+        These are the values of `confidence_interval`: an anytime interval that is another one does not rest on them.
+        """
+        return bool(self.grid_values) and (self.interval_so_far is None or self.valid_at_every_look)
+
+    @property
+    def first_condition(self) -> str:
+        """In words, when the first interval holds as it is shown: the one rule for text, pages and the dashboard."""
+        if self.first_is_declared:
+            return self.condition_shown
+        return self.condition if self.interval_so_far is None else self.anytime_condition
 
     @property
     def sentence(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from privatile.estimator.values import parse_values
 from privatile.result.client_facts import ClientFacts
 from privatile.result.number_words import epsilon_text, finite, outward_to, rank_text, share_text
-from privatile.result.sentence import ANY_SHAPE, SMOOTH, grid_text
+from privatile.result.sentence import grid_text
 
 if TYPE_CHECKING:
     from privatile.result.result import QuantileResult
@@ -117,8 +117,8 @@ def _anytime_rows(result: "QuantileResult") -> list[Row]:
     if result.anytime is None:
         return []
     low, high = result.anytime
-    condition = ANY_SHAPE if result.design in ("straddle", "open", "online") else SMOOTH
-    text = f"{' … '.join(result.rounded_ends(result.anytime))}, however often it is looked at, {condition}"
+    ends = " … ".join(result.rounded_ends(result.anytime))
+    text = f"{ends}, however often it is looked at, {result.anytime_condition}"
     return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
 
 

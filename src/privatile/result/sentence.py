@@ -44,7 +44,7 @@ def headline_parts(result: "QuantileResult") -> tuple[str, str]:
         return ("or_less", last) if low <= lost[0] else ("or_more", first)
     if not result.located:
         return "not_located", ""
-    return "estimate", result.estimate_shown(result.interval_so_far or result.confidence_interval)
+    return "estimate", result.estimate_shown(result.first_interval)
 
 
 def headline_of(result: "QuantileResult") -> str:
@@ -87,11 +87,9 @@ def sentence_of(result: "QuantileResult") -> str:
     if result.interval_so_far is not None:
         shown = result.estimate_shown(result.interval_so_far)
         first, last = result.ends_shown(result.interval_so_far)
-        # What is valid at every look is the curve's own sequence, unless the interval itself is.
-        needs = condition if result.valid_at_every_look else SMOOTH
         return (
             f"{what} is estimated at {shown} so far; the {percent} interval valid at any time runs from {first} to "
-            f"{last}" + (f", {needs}." if needs else ".")
+            f"{last}, {result.first_condition}."
         )
     if "unfinished" in known:
         return f"{what} is estimated at {shown} so far; no interval is valid before the planned end yet."

@@ -24,6 +24,7 @@ from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
 from privatile.result.result import QuantileResult, in_units, interval_in_units
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
 from privatile.result.severity import most_important_first
 
 FIRST_LOOK = 10
@@ -88,6 +89,7 @@ def summarize(
         scale=plan.scale,
         diagnostics=tuple(rows),
         anytime=anytime,
+        anytime_condition="" if sequence is None else ANY_SHAPE if sequence.is_any_shape else SMOOTH,
         valid_at_every_look=valid_at_every_look(settings, evidence, alone),
         explanation=explain(settings, plan, state, trajectory, evidence),
         condition=both.condition,

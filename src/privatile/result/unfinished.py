@@ -28,5 +28,8 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
         else:
             low, high = result.ends_shown(result.anytime)
             text += f"Valid at such a time is the anytime interval, {low} to {high}."
-    other = None if result.valid_at_every_look else result.other  # the smooth one holds at the end only
+    other = result.other
+    # The smooth one holds at the end only; the any-shape one may be the anytime interval, which stands first.
+    if result.valid_at_every_look or (other is not None and other.interval == result.anytime):
+        other = None
     return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))

@@ -6,7 +6,7 @@ from typing import Any
 from privatile.core.words import moment
 from privatile.estimator.values import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.sentence import ANY_SHAPE, SMOOTH, headline_parts
+from privatile.result.sentence import SMOOTH, headline_parts
 from privatile.server.alarms import Alarm
 from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.run import Standing
@@ -117,7 +117,7 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         )
         return {**nothing, "caveats": [], "liars": []}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
-    anytime, condition = result.anytime, ANY_SHAPE
+    anytime, condition = result.anytime, result.anytime_condition
     final: ConfidenceInterval | None = result.confidence_interval
     if result.valid_at_every_look:
         anytime, condition = result.confidence_interval, result.condition

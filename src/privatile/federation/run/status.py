@@ -142,9 +142,7 @@ def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]
 
 def beside(result: QuantileResult) -> list[str]:
     """The other interval of a result with its condition, or why there is none, in words."""
-    # A sequence of its own (`sentence_of`) does not rest on the declaration.
-    rests_on_it = result.interval_so_far is None or result.valid_at_every_look
-    if result.undeclared and result.located and rests_on_it:
+    if result.first_is_declared and result.located:
         return [f"If it is not so: {result.undeclared}."]
     if result.other is None:
         return [f"{result.contradiction[0].upper()}{result.contradiction[1:]}."] if result.contradiction else []
