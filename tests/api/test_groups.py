@@ -346,12 +346,12 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     dry = here(tmp_path, *base, "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert "2,370 records would answer once each" in dry.stdout
-    assert "30 records have no region, so they would not be asked" in dry.stderr
+    assert "30 records without region: would not be asked" in dry.stderr
     done = here(tmp_path, *base, "--save", "regions", "--json")
     assert done.returncode == 0, done.stderr
     VALIDATOR.validate(json.loads(done.stdout))
     again = here(tmp_path, *base, "--save", "regions")
-    assert "2 of 2 runs are finished: their people are not asked again" in again.stderr
+    assert "Finished: 2 of 2 runs; their people are not asked again" in again.stderr
     assert "The median of pay by region" in again.stdout
     other = here(tmp_path, *base, "--save", "regions", "--overall-share", 0.3)
     assert other.returncode == 2

@@ -65,14 +65,14 @@ def test_the_holder_alone_is_told_how_many_values_are_missing(own: Path) -> None
     rows.write_text("days\n" + "\n".join("" if k % 10 == 0 else str(k % 40) for k in range(600)) + "\n")
     done = called("estimate", rows, "--value", "days", "--epsilon", 4, "--range", 0, 50, "--yes", "--rounds", 20)
     assert done.exit_code == 0, done.output
-    assert "60 of 600 records have no days: they answer at random (--missing noise)" in done.stderr
+    assert "60 of 600 records without days: they answer at random (--missing noise)" in done.stderr
     assert "60 of 600" not in done.stdout
     assert "missing values  answered at random, if there were any" in done.stdout
     full = own / "full.csv"
     full.write_text("days\n" + "\n".join(f"{k % 37}.5" for k in range(600)) + "\n")
     done = called("estimate", full, "--value", "days", "--epsilon", 4, "--range", 0, 50, "--dry-run", "--new-people")
     assert done.exit_code == 0, done.output
-    assert "have no days" not in done.stderr
+    assert "without days" not in done.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--decimal", "comma"), ("--thousands", "none"), ("--unit", "_kg")])

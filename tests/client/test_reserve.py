@@ -96,7 +96,7 @@ def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:
         with pytest.raises(AlreadyAnswered, match=r"not asked yet: 25 by run 'one'.*privatile ledger release one"):
             site(ledger, "two")
     done = CliRunner().invoke(ledger_command, ["release", "one", "--ledger", str(tmp_path / "l.db")])
-    assert (done.exit_code, done.output) == (0, "25 records reserved by run one were not asked and are free again.\n")
+    assert (done.exit_code, done.output) == (0, "Not asked and free again: 25 records reserved by run one.\n")
     with Ledger.open(tmp_path / "l.db") as ledger:
         assert site(ledger, "two").available() == 25
     assert CliRunner().invoke(ledger_command, ["release", "none", "--ledger", str(tmp_path / "l.db")]).exit_code != 0

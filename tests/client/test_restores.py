@@ -80,8 +80,8 @@ def test_a_second_studys_records_are_not_asked_again_after_a_restore(backup: Pat
     with Ledger.open(backup) as ledger:
         (line,) = mark_restored(ledger)
         assert str(line) == (
-            "client 'all', column 'x': 10 records count as spent from now on; 16 stay with the runs that had reserved "
-            "them"
+            "client 'all', column 'x': 10 records counted as spent from now on; "
+            "16 kept for the runs that had reserved them"
         )
         one, two = site(ledger, "one"), site(ledger, "two")
         one.mark_spent(3, through_round=2)
@@ -156,9 +156,9 @@ def test_people_whose_records_a_run_had_reserved_may_have_answered_another(tmp_p
 
 def test_a_restored_ledger_is_marked_by_hand_where_there_is_no_coordinator(backup: Path) -> None:
     done = CliRunner().invoke(ledger_command, ["restored", "--ledger", str(backup)])
-    assert (done.exit_code, done.output.splitlines()[0][:54]) == (
+    assert (done.exit_code, done.output.splitlines()[0][:56]) == (
         0,
-        "client 'all', column 'x': 10 records count as spent fr",
+        "client 'all', column 'x': 10 records counted as spent fr",
     )
     with Ledger.open(backup) as ledger, pytest.raises(LedgerError, match="count as spent"):
         ask(site(ledger, "one"), "one", 2, 1)

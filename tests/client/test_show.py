@@ -75,7 +75,7 @@ def test_what_is_shown_adds_up_and_tells_data_sets_of_one_name_apart(book: Path)
 
 def test_after_a_restore_what_was_spent_is_unknown_in_words(book: Path) -> None:
     said = told("restored", "--ledger", book)[1]
-    assert said.startswith("client 'all', column 'value': 4 records count as spent from now on; 3 stay with the runs")
+    assert said.startswith("client 'all', column 'value': 4 records counted as spent from now on; 3 kept for the runs")
     assert " 0 records" not in said
     shown = told("show", "--ledger", book)[1]
     assert shown.count("unknown: restored") == 2

@@ -163,7 +163,7 @@ def test_a_coordinator_that_is_silent_about_a_client_beyond_the_patience_is_foun
         verify_record(federation.countersigned(record, "south"), federation.directory.store_file).flagged
     )
     assert "ledgers: south (10)" in gaps
-    assert flagged.startswith("client south says: 10 answers it gave were not counted")
+    assert flagged.startswith("client south says: not counted: 10 answers it gave")
     assert unknown.startswith("client south says that it answered rounds 2, 3")
 
 

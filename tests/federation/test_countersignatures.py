@@ -16,7 +16,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.countersignature import body_digest
+from privatile.federation.record.countersignature import Statement, body_digest, named_rounds, statement_lines
 from privatile.federation.record.document import sign
 from privatile.federation.setup.directory import Directory, RevokedKey, Roster
 from privatile.federation.site.responder import open_responder
@@ -62,10 +62,10 @@ def test_answers_that_a_coordinator_drops_are_listed(dropped: tuple[Federation, 
     checked = verify_record(record, federation.directory.store_file)
     assert checked.failed == []
     flagged, unknown = without_gaps(checked.flagged)
-    assert flagged.startswith(f"client south says: {len(rounds)} answers it gave were not counted (round")
+    assert flagged.startswith(f"client south says: not counted: {len(rounds)} answers it gave (rounds")
     # The coordinator's file says nothing of answers that came and did not count.
     assert unknown.startswith("client south says that it answered round")
-    assert f"knows nothing of these {len(rounds)} answers" in unknown
+    assert "the coordinator's file knows nothing of it" in unknown
     assert "FLAGGED      client south says" in checked.to_text()
 
 
@@ -85,10 +85,9 @@ def test_what_the_coordinators_file_says_of_answers_that_did_not_count_is_shown(
         record = countersign(record, "south", federation.sites["south"].key(), directory.store_file, ledger)
     _, came, unknown = without_gaps(verify_record(record, directory.store_file).flagged)
     assert came == (
-        f"the coordinator's file says: 1 answers of client south came and were not counted (round {first}): "
-        "late, rejected"
+        f"the coordinator's file says: not counted: 1 answer of client south that came (round {first}): late, rejected"
     )
-    assert f"knows nothing of these {len(others)} answers" in unknown
+    assert f"that it answered {named_rounds(others)}, and the coordinator's file knows nothing of it" in unknown
 
 
 def test_a_countersignature_cannot_be_made_to_say_less(dropped: tuple[Federation, list[int]]) -> None:
@@ -201,7 +200,7 @@ def test_rounds_that_a_transcript_leaves_out_are_listed(dropped: tuple[Federatio
     with dropped[0].ledger("north") as ledger:
         record = countersign(record, "north", dropped[0].sites["north"].key(), directory.store_file, ledger)
     (flagged,) = [text for text in verify_record(record, directory.store_file).flagged if "north" in text]
-    assert flagged.startswith("client north says: 5 rounds it answered are not in the transcript (rounds 16, 17")
+    assert flagged.startswith("client north says: not in the transcript: 5 rounds it answered (rounds 16, 17")
 
 
 def test_an_honest_run_is_countersigned_and_nothing_is_flagged(tmp_path: Path) -> None:
@@ -216,6 +215,19 @@ def test_an_honest_run_is_countersigned_and_nothing_is_flagged(tmp_path: Path) -
             assert record["signatures"]["clients"][name]["statement"]["compared"] == 8
         checked = verify_record(record, federation.directory.store_file)
         assert (checked.failed, checked.flagged) == ([], [])
+
+
+def test_a_statement_counts_one_as_one_and_names_the_harmless_reasons_first() -> None:
+    one = statement_lines(Statement(1, "south", "0" * 64, 17, [3], [19], [1]))
+    assert [line.removeprefix("client south says: ").partition(". ")[0] for line in one] == [
+        "not counted: 1 answer it gave (round 3)",
+        "not in the transcript: 1 round it answered (round 19)",
+        "no longer in its ledger, which was restored: 1 round (round 1)",
+    ]
+    reasons = [one[0].index(word) for word in ("crash", "on the way", "late", "left out by somebody who had seen them")]
+    assert reasons == sorted(reasons)
+    (two,) = statement_lines(Statement(1, "south", "0" * 64, 18, [3, 5], [], []))
+    assert "not counted: 2 answers it gave (rounds 3, 5)." in two
 
 
 def test_verify_shows_the_fingerprint_of_every_client(dropped: tuple[Federation, list[int]]) -> None:
@@ -239,9 +251,8 @@ def test_another_ledger_does_not_countersign_and_a_restored_one_says_so(
         record = countersign(release(federation.directory), "north", key, store, ledger)
     assert record["signatures"]["clients"]["north"]["statement"]["lost"] == list(range(1, 21))
     (flagged,) = [text for text in verify_record(record, store).flagged if "north" in text]
-    assert flagged.startswith(
-        "client north says: 20 rounds are no longer in its ledger, which was restored (rounds 1, 2"
-    )
+    told = "client north says: no longer in its ledger, which was restored: 20 rounds (rounds 1, 2"
+    assert flagged.startswith(told)
 
 
 def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(

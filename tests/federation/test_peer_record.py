@@ -74,8 +74,8 @@ def test_one_signature_fewer_than_the_quorum_is_refused(finished: Peers, record:
     for name in ("north", "south"):
         short = copy.deepcopy(record)
         del short["signatures"]["peers"][name]
-        assert "at least 2 of 3 organizations have signed the same record: 1 have" in failures(short)
-        assert "1 have" in failures(short, run_file(finished))
+        assert "at least 2 of 3 organizations have signed the same record: signed by 1" in failures(short)
+        assert "signed by 1" in failures(short, run_file(finished))
 
 
 def test_signatures_by_other_keys_or_strangers_do_not_count(finished: Peers, record: Record) -> None:
@@ -87,7 +87,7 @@ def test_signatures_by_other_keys_or_strangers_do_not_count(finished: Peers, rec
         {"north": record["signatures"]["peers"]["north"], "south": record["signatures"]["peers"]["north"]},
     ):
         altered = {"body": record["body"], "signatures": {**record["signatures"], "peers": forged}}
-        assert "organizations have signed the same record: 1 have" in failures(altered, run_file(finished))
+        assert "organizations have signed the same record: signed by 1" in failures(altered, run_file(finished))
 
 
 def resigned(finished: Peers, body: dict[str, Any]) -> Record:
@@ -162,8 +162,8 @@ def own_record(path: Path, finished: Peers) -> Record:
         (["UPDATE evidence SET signature = (SELECT signature FROM evidence WHERE round = 4 AND client = 'south')"
           " WHERE round = 5 AND client = 'south'"], "round 5"),
         (["DELETE FROM evidence WHERE round = 3 AND client = 'south'"], "every count has its client's signature"),
-        (["DELETE FROM peer_proof WHERE client <> 'north'"], "have signed that the run is over after this history: 1"),
-        (["DELETE FROM rounds WHERE round = 6", "DELETE FROM evidence WHERE round = 6"], "over after this history: 0"),
+        (["DELETE FROM peer_proof WHERE client <> 'north'"], "the run is over after this history: signed by 1"),
+        (["DELETE FROM rounds WHERE round = 6", "DELETE FROM evidence WHERE round = 6"], "this history: signed by 0"),
         (["UPDATE run SET finished = NULL"], "it ended as the record says"),
         (["INSERT INTO peer_notes VALUES (4, 0, 'north', 'x')"], "round 4"),
         (["INSERT INTO peer_notes VALUES (9, 0, 'north', 'x')"], "which is not there"),
@@ -177,7 +177,7 @@ def test_a_file_that_was_altered_is_found(finished: Peers, tmp_path: Path, state
 
 
 @pytest.mark.parametrize(
-    ("number", "found"), [(4, "round 5: "), (6, "signed that the run is over after this history: 0")]
+    ("number", "found"), [(4, "round 5: "), (6, "signed that the run is over after this history: signed by 0")]
 )
 def test_an_answer_signed_anew_after_the_fact_is_found(
     finished: Peers, tmp_path: Path, number: int, found: str
@@ -228,10 +228,10 @@ def test_a_key_that_was_voted_for_signs_from_then_on_and_the_old_one_no_more(tmp
     assert checked.failed == []
     assert any(text.startswith("keys that were changed during the run: west") for text in checked.flagged)
     # Without the votes, which are in the run's file, anybody could name a key of their own.
-    assert "organizations have signed the same record: 1 have" in failures(record)
+    assert "organizations have signed the same record: signed by 1" in failures(record)
     entry = {"signer": old.public.signer, "signature": sign(record["body"], old)}
     record["signatures"]["peers"]["west"] = entry
-    assert "organizations have signed the same record: 1 have" in failures(record, run_file(peers))
+    assert "organizations have signed the same record: signed by 1" in failures(record, run_file(peers))
 
 
 def test_every_entry_of_a_run_is_on_the_page(finished: Peers) -> None:

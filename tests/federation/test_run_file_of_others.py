@@ -152,7 +152,7 @@ def test_a_record_that_leaves_out_events_is_found(honest: Federation, tmp_path: 
     record = release(Directory(path.parent))
     assert record["body"]["events"] == [["quarantined", "north", 3]]
     assert verify_record(record, path).failed == []
-    left_out = "the events are those of the run's file: 1 from before the release are left out"
+    left_out = "the events are those of the run's file: left out: 1 event from before the release"
     assert verify_record(signed(honest, record, events=[]), path).failed == [left_out]
     # Nor does another time of the release hide them, in the record or in the file.
     transcript = record["body"]["transcript"]

@@ -94,7 +94,7 @@ def test_the_record_verifies_from_the_counts(closed: SurveyFolder, tmp_path: Pat
     checked = CliRunner().invoke(main, ["verify", str(record), "--transcript", str(closed.run_file)])
     assert checked.exit_code == 0, checked.output
     assert "the organiser has signed it" in checked.output
-    assert "FLAGGED      1 answers came after their round" in checked.output
+    assert "FLAGGED      late: 1 answer, after the round" in checked.output
     content = record.read_text()
     assert closed.study().page_sha256 in content
     assert not any(one.code in content for one in read_codes(closed.codes_file))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from privatile.cli.printing import echo_facts
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.planning.options import Options
 
@@ -37,8 +38,8 @@ def estimate_groups(
     say_missing(groups.division.columns.values(), options)
     say_look_alikes(groups.division.holders())
     if groups.ungrouped:
-        word = "would not be" if dry_run else "are not"
-        click.echo(f"{groups.ungrouped:,} records have no {groups.named}, so they {word} asked.", err=True)
+        word = "would not be asked" if dry_run else "not asked"
+        click.echo(f"{counted(groups.ungrouped, 'record')} without {groups.named}: {word}.", err=True)
     if dry_run:
         echo_facts(_previewed(groups), as_json)
         return
@@ -46,8 +47,8 @@ def estimate_groups(
     begun = sum(run.store is not None for run in groups.runs) - finished
     if finished or begun:
         click.echo(
-            f"{finished} of {len(groups.runs)} runs are finished: their people are not asked again."
-            + (f" {begun} continue where they stopped." if begun else ""),
+            f"Finished: {finished:,} of {len(groups.runs):,} runs; their people are not asked again."
+            + (f" Going on where they stopped: {begun:,}." if begun else ""),
             err=True,
         )
     else:

@@ -309,7 +309,7 @@ def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None
     if missing:
         becomes = "they answer at random" if options.missing == "noise" else "they are not asked"
         click.echo(
-            f"{missing:,} of {sum(column.records for column in counted):,} records have no {options.value or 'value'}: "
+            f"{missing:,} of {sum(column.records for column in counted):,} records without {options.value or 'value'}: "
             f"{becomes} (--missing {options.missing}). Their number is said here only.",
             err=True,
         )

@@ -8,6 +8,7 @@ import click
 
 from privatile.cli.options import file, json_flag
 from privatile.cli.printing import echo_json
+from privatile.core.words import counted
 
 LEDGER = file("--ledger", "FILE", "The ledger; yours in your state folder unless given.")
 
@@ -66,7 +67,7 @@ def show(ledger: Path | None, as_json: bool) -> None:
         )
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
-        click.echo(f"{facts.people:,} people are known; the most that one has spent for life: ε = {spent}.")
+        click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}.")
 
 
 def _spent(epsilon: float, restored: bool) -> str:
@@ -87,7 +88,7 @@ def release(run: str, ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
-    click.echo(f"{released:,} records reserved by run {run} were not asked and are free again.")
+    click.echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
 
 
 @ledger.command()
@@ -149,6 +150,6 @@ def restored(ledger: Path | None) -> None:
         click.echo("No data set of this ledger had records left to ask.")
     if people:
         click.echo(
-            f"{people:,} people are known. What they have spent since the backup is not known: they count as spent."
+            f"People known: {people:,}. What they have spent since the backup is not known: they count as spent."
         )
     click.echo("Other data sets may be asked only where they hold other people (--new-people).")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privatile.core.words import counted
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
         if checked.failed:
             click.echo(checked.to_text())
             raise VerificationFailed(
-                f"{given} is not what {directory.client} has seen: {len(checked.failed)} checks fail, see above; "
-                "it is not signed. Keep the file, and ask the others."
+                f"{given} is not what {directory.client} has seen: {counted(len(checked.failed), 'failed check')}, see "
+                "above; it is not signed. Keep the file, and ask the others."
             )
         record = sign_as_peer(record, directory)
     write_record(record, output)

@@ -101,11 +101,12 @@ def picture(state: dict[str, Any]) -> "RenderableType":
     if state["rate"]:
         rate = f", {state['rate']:.3g} per second"
         rate += f", {duration((planned - done) / state['rate'])} left" if planned else ""
-    of_all = f" of {planned:,}" if planned else ""  # of an open-ended run nobody knows how many there will be
+    # Of an open-ended run nobody knows how many there will be.
+    rounds = f"{done:,} of {counted(planned, 'round')}" if planned else counted(done, "round")
     if planned:
         filled = round(WIDE * done / planned)
         parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
-    parts.append(Text(f"{done:,}{of_all} rounds{rate}; {state['records']:,} records have answered"))
+    parts.append(Text(f"{rounds}{rate}; answers of {counted(state['records'], 'record')}"))
     parts += _clients(state, going=state["status"] in ("running", "paused"))
     if state["status"] == "finished":
         said = [caveat for level in state["levels"] for caveat in level["caveats"]]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from privatile.core.words import counted
 from privatile.estimator.spec import RunSpec
 from privatile.planning.preview import Account, Preview, preview
 from privatile.result.layout import fixed_columns
@@ -78,7 +79,7 @@ class GroupPreview:
         for name, records, found, why in self._previews:
             if found is None:
                 cells.append((name, "0", "–", "–"))
-                reasons.append(f"{name} ({records:,} records): {why}.")
+                reasons.append(f"{name} ({counted(records, 'record')}): {why}.")
                 continue
             epsilon = epsilon_text(max(client.mechanism.epsilon for client in found.spec.clients))
             between = ", ".join(
@@ -115,7 +116,9 @@ class GroupPreview:
             if others and all(text == line for _, text in others):
                 lines.append(line)
             else:
-                lines.append(f"{first}: {line}" + (f" So it is with {len(others)} others." if others else ""))
+                lines.append(
+                    f"{first}: {line}" + (f" So it is with {counted(len(others), 'other')}." if others else "")
+                )
         return lines
 
 

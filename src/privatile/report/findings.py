@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 
 from privatile.core.mechanism import IMPOSSIBLE
+from privatile.core.words import counted
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.number_words import significant
@@ -39,7 +40,7 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
         found.append(_settled(level, result))
     # Silence is told by the result's own caveat; so is a run that goes on.
     if not level.history.silent.any():
-        text = f"Every client answered in each of the {len(level.history):,} rounds."
+        text = "Every client answered in every round."
         found.append(Finding("good", "Everybody answered", text))
     found.append(_possible(view, level.history))
     if result.located and len(result.clients) > 1:
@@ -113,7 +114,7 @@ CAVEAT_TITLES = {
 def _complete(view: RunView) -> Finding:
     if view.spec.design == "open":
         words = "The run goes on" if view.finished is None else "The run is over"
-        text = f"{words} after {view.done:,} rounds; how many there would be was not known beforehand."
+        text = f"{words} after {counted(view.done, 'round')}; how many there would be was not known beforehand."
         return Finding("note", "Unfinished", text) if view.finished is None else Finding("good", "Complete", text)
     if view.finished is not None and view.done < view.planned:
         return Finding(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.report.charts import dots_axis, dots_chart
 from privatile.report.group_figure import group_figure, pair_figure
@@ -36,8 +37,8 @@ def group_page(results: GroupResults) -> str:
     where = f"by {results.by}" if results.by else f"in {len(results.groups)} runs"
     first = tables[0]["title"] if len(tables) == 1 else f"{len(tables)} quantiles of {results.value} {where}"
     epsilons = {result.epsilon for _, result in results.results}
-    summary = f"{len(results.groups):,} {'groups' if results.by else 'runs'}, "
-    summary += f"{sum(result.records for _, result in results.results):,} records asked"
+    summary = f"{counted(len(results.groups), 'group' if results.by else 'run')}, "
+    summary += f"{counted(sum(result.records for _, result in results.results), 'record')} asked"
     if epsilons:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
     rule = "The dashed line is the overall value." if results.overall else ""
@@ -55,8 +56,8 @@ def pair_page(results: Comparisons) -> str:
     heads = ("difference of", "estimate", f"{100 * results.confidence_level:.4g}% interval", "p-value")
     ends = drawn_range(lines, results.range)
     table = _table(results.title, heads, lines, cells, (min(ends[0], 0.0), max(ends[1], 0.0)), 0.0)
-    counted = f"{len(lines):,} difference{'s' if len(lines) > 1 else ''} of {len(results.names):,} runs."
-    return _page(results, results.title, counted, [table], results.notes(), "The dashed line is no difference.")
+    summary = f"{counted(len(lines), 'difference')} of {len(results.names):,} runs."
+    return _page(results, results.title, summary, [table], results.notes(), "The dashed line is no difference.")
 
 
 def report_groups(results: GroupResults | Comparisons, path: str | Path) -> Path:

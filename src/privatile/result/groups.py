@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privatile.core.words import listed
+from privatile.core.words import counted, listed
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.result.document import Library, document, frame
@@ -153,7 +153,7 @@ class GroupResults:
                 "of 0.2 a fifth of each group's people answers about it instead."
             )
         if self.ungrouped:
-            found.append(f"{self.ungrouped:,} records have no {self.by}: they belong to no group and were not asked.")
+            found.append(f"{counted(self.ungrouped, 'record')} without {self.by}: in no group, and not asked.")
         return found
 
     def _confidence_note(self) -> str:
@@ -286,7 +286,7 @@ class GroupResults:
     def _sized(self, name: str) -> str:
         """A name in the reasons below the table; with how many there are, where nobody was asked."""
         sizes = {group.name: group.records for group in self.groups if not group.results}
-        return f"{name} ({sizes[name]:,} records)" if name in sizes else name
+        return f"{name} ({counted(sizes[name], 'record')})" if name in sizes else name
 
     def _repr_html_(self) -> str:
         """The first level's table for a notebook; every text is escaped."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.common_checks import (
@@ -106,7 +107,9 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
         )
     late = body.get("late")
     if isinstance(late, dict) and (number := sum(one for one in late.values() if type(one) is int)):
-        checks.flagged.append(f"{number:,} answers came after their round: their codes are spent, they are not counted")
+        checks.flagged.append(
+            f"late: {counted(number, 'answer')}, after the round; late answers spend their codes and are not counted"
+        )
     if transcript is None:
         checks.not_checked.append("the estimate against the counts: give the run's file with --transcript")
     else:

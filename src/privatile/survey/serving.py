@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from privatile.client.ledger.file_systems import require_volume
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
@@ -156,7 +157,7 @@ def serve_survey(
             log_config=None,
             **settings,
         )
-        say(f"survey      {study.title}, {study.codes:,} codes, study {study.digest[:16]}")
+        say(f"survey      {study.title}, {counted(study.codes, 'code')}, study {study.digest[:16]}")
         if study.address:
             say(f"address     {study.address}  <- in the links and on the cards")
             if leads_elsewhere(study.address, bound.getsockname()[1]):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from privatile.core.sqlite_types import is_as_declared
-from privatile.core.words import printable
+from privatile.core.words import counted, printable
 from privatile.errors import StoreError
 from privatile.estimator.ending import REASONS
 from privatile.server.open_rounds import OpenRound, Phase
@@ -271,7 +271,9 @@ class SurveyStore:
         rows = [(after, code, before) for code, _, before, after in changed]
         written = self._connection.executemany("UPDATE codes SET state = ? WHERE hash = ? AND state = ?", rows).rowcount
         if written != len(rows):
-            raise Altered(f"{self.path} was altered while it was used: {len(rows) - written:,} codes are not as read.")
+            raise Altered(
+                f"{self.path} was altered while it was used: {counted(len(rows) - written, 'code')} not as read."
+            )
 
     def add(self, came: Sequence[Count], late: Sequence[int]) -> None:
         """Add to the counts of the open round and to the late answers, per stratum."""

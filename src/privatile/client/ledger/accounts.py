@@ -341,7 +341,7 @@ class Account:
             spent = most_spent(self.ledger, dataset)
         elif spent is None:
             spent = spent_elsewhere(self.ledger, self.content)
-        whose = "people" if self.content.by_person else "records"
+        one, whose = ("person", "people") if self.content.by_person else ("record", "records")
         wanted = "" if asked is None else f"; {asked:,} are needed"
         reserved = reserved_by_others(self.ledger, dataset, self.run)
         if self.state().lost and not self.rules.spend_again:
@@ -365,5 +365,5 @@ class Account:
                 "broken off, or belongs to an earlier version of a study), give it up, and they are free again: "
                 f"privatile ledger release {shlex.quote(reserved[0][0])}{where}. {history}"
             )
-        text = f"{self.content} has {left:,} {whose} left that may answer{wanted}. {history}"
+        text = f"{self.content} has {left:,} {one if left == 1 else whose} left that may answer{wanted}. {history}"
         return AlreadyAnswered(text.rstrip())

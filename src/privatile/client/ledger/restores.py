@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.marks import COPY
 from privatile.client.ledger.reservations import release
+from privatile.core.words import counted
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class LostRecords:
     kept: int
 
     def __str__(self) -> str:
-        kept = f"; {self.kept:,} stay with the runs that had reserved them" if self.kept else ""
-        return f"client {self.client!r}, column {self.column!r}: {self.lost:,} records count as spent from now on{kept}"
+        kept = f"; {self.kept:,} kept for the runs that had reserved them" if self.kept else ""
+        lost = f"{counted(self.lost, 'record')} counted as spent from now on"
+        return f"client {self.client!r}, column {self.column!r}: {lost}{kept}"
 
 
 def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, ...]:

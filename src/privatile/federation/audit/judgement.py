@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from privatile.core.mechanism import RandomizedResponse
+from privatile.core.words import counted
 from privatile.federation.audit.checks import Transcript, run_checks
 from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan
 from privatile.federation.audit.ratio import ratio_bounds
@@ -33,7 +34,9 @@ def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[
         probability = float(check.probability[0])
         seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"
         chance = f"p = {probability:.2g}" + ("" if check.passed[0] else f"; allowed: {check.share:.2g}")
-        findings.append(Finding(check.name, bool(check.passed[0]), f"{len(check.labels)} tests: {seen} ({chance})"))
+        findings.append(
+            Finding(check.name, bool(check.passed[0]), f"{counted(len(check.labels), 'test')}: {seen} ({chance})")
+        )
     return findings
 
 
@@ -84,4 +87,4 @@ def ratio_finding(epsilon: float, bounds: tuple[tuple[float, float], tuple[float
 
 def answered(transcript: Mapping[tuple[str, str], object]) -> Finding:
     """Every question was answered."""
-    return Finding("answers", True, f"every question was answered, by {len(transcript)} clients")
+    return Finding("answers", True, f"every question was answered, by {counted(len(transcript), 'client')}")

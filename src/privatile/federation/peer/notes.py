@@ -7,6 +7,7 @@ from typing import Any
 
 from prometheus_client import Counter, Gauge
 
+from privatile.core.words import counted
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, facts
@@ -164,7 +165,7 @@ class PeerNotes:
             missing = "entries" if replica.recovering else "answers"
             self.event("paused", f"{paused}. The run continues by itself when the missing {missing} come.")
         elif self._paused and not paused:
-            self.event("resumed", f"{replica.closed:,} rounds are closed")
+            self.event("resumed", f"after {counted(replica.closed, 'closed round')}")
         self._paused = paused
         self.metrics.set("paused", bool(paused))
 

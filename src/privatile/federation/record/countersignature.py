@@ -21,6 +21,7 @@ import msgspec
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.words import counted
 from privatile.errors import InputError, PrivatileError
 from privatile.federation.record.document import canonical, sign, transcript_digest
 from privatile.federation.record.transcript import Exchange, exchanges
@@ -141,8 +142,9 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
     if found.differences:
         shown = "\n- ".join(found.differences[:MOST_NAMED])
         raise CountersignRefused(
-            f"the transcript differs from what this site has answered, in {len(found.differences)} rounds of client "
-            f"{client}; it is not countersigned. Ask the coordinator to explain, and keep this ledger:\n- {shown}"
+            f"the transcript differs from what this site has answered, in {counted(len(found.differences), 'round')} "
+            f"of client {client}; it is not countersigned. Ask the coordinator to explain, and keep this ledger:\n"
+            f"- {shown}"
         )
     statement: dict[str, Any] = msgspec.to_builtins(
         Statement(
@@ -176,17 +178,20 @@ def statement_lines(statement: Statement) -> list[str]:
     words = (
         (
             statement.not_counted,
-            "answers it gave were not counted ({}): they came late, or were dropped by somebody who had seen them",
+            "answer",
+            "not counted: {} it gave ({}). Such answers were lost with a crash or on the way, came late, or were left "
+            "out by somebody who had seen them",
         ),
         (
             statement.not_in_transcript,
-            "rounds it answered are not in the transcript ({}): they were being asked when the run ended, or were "
-            "left out",
+            "round",
+            "not in the transcript: {} it answered ({}). Such rounds were being asked when the run ended, or were left "
+            "out",
         ),
-        (statement.lost, "rounds are no longer in its ledger, which was restored ({})"),
+        (statement.lost, "round", "no longer in its ledger, which was restored: {} ({})"),
     )
     return [
-        f"client {statement.client} says: {len(rounds):,} {text.format(named_rounds(rounds))}"
-        for rounds, text in words
+        f"client {statement.client} says: {text.format(counted(len(rounds), noun), named_rounds(rounds))}"
+        for rounds, noun, text in words
         if rounds
     ]

@@ -135,7 +135,7 @@ def check_peers(
     if complete:
         count = sum(with_file or client not in changed for client in signed)
         text = f"at least {study.signing_quorum:,} of {len(study.clients):,} organizations have signed the same record"
-        checks.add(text, count >= study.signing_quorum, f"{count:,} have")
+        checks.add(text, count >= study.signing_quorum, f"signed by {count:,}")
     unsigned = [client for client in study.clients if client not in signed]
     if unsigned:
         checks.not_checked.append(f"the record by {', '.join(unsigned)}: they have not signed it")
@@ -152,7 +152,7 @@ def check_peer_run(
     followed = follow_file(study, roster.keys, roster.digest, store)
     evidence, counted = followed.evidence, {key for key, one in exchanged.items() if not one.is_silent}
     missing, over = counted - evidence.keys(), evidence.keys() - counted
-    checks.add("every count has its client's signature", not missing, f"{len(missing)} have none")
+    checks.add("every count has its client's signature", not missing, f"without one: {len(missing):,}")
     checks.add("no signature is left over", not over)
     quorum = study.signing_quorum
     text = (
@@ -166,7 +166,7 @@ def check_peer_run(
     checks.add("the keys are those of the roster and of the votes", keys == body.get("clients"))
     checks.add("the decisions are those of the run's file", followed.decisions == body.get("decisions"))
     ended = f"at least {quorum:,} organizations have signed that the run is over after this history"
-    checks.add(ended, len(followed.finals) >= quorum, f"{len(followed.finals):,} have")
+    checks.add(ended, len(followed.finals) >= quorum, f"signed by {len(followed.finals):,}")
     links = {key: Link(*row[:2]) for key, row in evidence.items()}
     check_silence(checks, study, exchanged, stated)
     check_unspent(checks, exchanged, links)

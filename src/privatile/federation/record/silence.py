@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
+from privatile.core.words import counted
 from privatile.federation.record.checks import Checks
 from privatile.federation.record.transcript import Exchanges
 from privatile.federation.study.study import FederationStudy
@@ -115,12 +116,12 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
     if not study.is_open:  # there a client is silent while nobody comes
         beyond = [f"{one.client} for {one.longest:,}" for one in silent if one.longest > study.patience]
         checks.add(
-            f"no client was silent for more than {study.patience:,} rounds in a row, the study's patience",
+            f"no client was silent for more than {counted(study.patience, 'round')} in a row, the study's patience",
             not beyond,
             ", ".join(beyond[:MOST_NAMED]),
         )
     empty = answers.count(0)
-    checks.add("every round has an answer", not empty, f"{empty:,} have none")
+    checks.add("every round has an answer", not empty, f"without one: {empty:,}")
     untold = sorted((one for one in silent if one.client not in countersigned), key=lambda one: -one.rounds)
     if not untold:
         return
@@ -128,7 +129,7 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
         f"{one.client} in {one.rounds:,} of {len(numbers):,} rounds, at most {one.longest:,} in a row"
         for one in untold[:MOST_NAMED]
     )
-    more = f"; and {len(untold) - MOST_NAMED:,} more clients" if len(untold) > MOST_NAMED else ""
+    more = f"; and {counted(len(untold) - MOST_NAMED, 'more client')}" if len(untold) > MOST_NAMED else ""
     few = sum(count < study.quorum for count in answers)
     why = (
         "In an open study a client is silent while nobody comes."

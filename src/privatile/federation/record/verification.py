@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from privatile.core.messages import Answer
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.record.checks import Checks
@@ -204,7 +205,7 @@ def _events_differ(listed: object, until: object, done: int, store: RunStore) ->
         for event in itertools.islice(journal.events(), len(listed), None)
         if event.at <= until or (event.round is not None and event.round <= done)
     ]
-    return f"{len(left_out):,} from before the release are left out" if left_out else ""
+    return f"left out: {counted(len(left_out), 'event')} from before the release" if left_out else ""
 
 
 def _flag_uncounted(checks: Checks, exchanged: Exchanges, statements: Statements, store: RunStore) -> None:
@@ -216,15 +217,15 @@ def _flag_uncounted(checks: Checks, exchanged: Exchanges, statements: Statements
     for client, found in sorted(came.items()):
         outcomes = sorted({f"{outcome:.20}" for each in found.values() for outcome in each})
         checks.flagged.append(
-            f"the coordinator's file says: {len(found):,} answers of client {client} came and were not counted "
-            f"({named_rounds(sorted(found))}): {', '.join(outcomes[:MOST_NAMED])}"
+            f"the coordinator's file says: not counted: {counted(len(found), 'answer')} of client "
+            f"{client} that came ({named_rounds(sorted(found))}): {', '.join(outcomes[:MOST_NAMED])}"
         )
     for client, statement in sorted(statements.items()):
         unknown = [number for number in statement.not_counted if number not in came.get(client, ())]
         if unknown:
             checks.flagged.append(
                 f"client {client} says that it answered {named_rounds(unknown)}, and the coordinator's file knows "
-                f"nothing of these {len(unknown):,} answers: they were lost on the way, or kept out of the file"
+                "nothing of it: lost with a crash or on the way, or kept out of the file"
             )
 
 
@@ -238,7 +239,7 @@ def _check_evidence(
     }
     counts = {key: exchange for key, exchange in exchanged.items() if not exchange.is_silent}
     unsigned = [key for key in counts if key not in evidence]
-    checks.add("every count has its client's signature", not unsigned, f"{len(unsigned)} have none")
+    checks.add("every count has its client's signature", not unsigned, f"without one: {len(unsigned):,}")
     checks.add("no signature is left over", set(evidence) <= set(counts))
     bad = 0
     signers = {client: _signers(body, client) for client in study.clients}
@@ -256,7 +257,7 @@ def _check_evidence(
         bad += not (signer in signers[client] and is_signed(signed, signer, signature))
     what = "its question, its counts and how many took part" if study.is_open else "its question and its counts"
     text = f"all {len(counts):,} signatures of clients hold, each for {what}"
-    checks.add(text, not bad, f"{bad} do not")
+    checks.add(text, not bad, f"broken: {bad:,}")
     links = {key: Link(row[0], row[1]) for key, row in evidence.items()}
     check_unspent(checks, exchanged, links)
     flag_ledger_gaps(checks, exchanged, links)

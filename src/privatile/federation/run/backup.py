@@ -22,7 +22,7 @@ from privatile import __version__
 from privatile.client.ledger.key_files import default_person_key, key_folder
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.marks import MARK_COPY
-from privatile.core.words import printable
+from privatile.core.words import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.files import unwritable, write_json
@@ -147,7 +147,7 @@ def _rounds(to: Path) -> str:
         return "the run has not begun"
     with RunStore.open(to / "run.db", read_only=True) as store:
         (last,) = store.query("SELECT max(round) FROM rounds")[0]
-    return f"{last or 0:,} rounds done"
+    return f"{counted(last or 0, 'round')} done"
 
 
 def _entries(to: Path) -> str:

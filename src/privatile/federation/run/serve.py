@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from privatile.client.ledger.file_systems import require_volume
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.federation.coordinator.control import Control
 from privatile.federation.coordinator.journal import Journal
@@ -89,9 +90,10 @@ def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
             say(f"broker      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
         else:
             say(f"broker      {', '.join(options.brokers)}")
-        rounds = "open" if study.is_open else f"{study.rounds} rounds"
-        say(f"study       {study.title}, {len(study.clients)} clients, {rounds}, hash {study.digest[:16]}")
-        done = f"{run.coordinator.done} rounds" if study.is_open else f"{run.coordinator.done} of {study.rounds} rounds"
+        rounds = "open" if study.is_open else counted(study.rounds, "round")
+        say(f"study       {study.title}, {counted(len(study.clients), 'client')}, {rounds}, hash {study.digest[:16]}")
+        finished = run.coordinator.done
+        done = counted(finished, "round") if study.is_open else f"{finished:,} of {rounds}"
         say(f"store       {directory.store_file} ({done} done)")
         service = CoordinatorService(
             study,

@@ -13,7 +13,7 @@ import msgspec
 
 from privatile.client.order.weight_classes import WIDEST
 from privatile.core.messages import Missing
-from privatile.core.words import listed
+from privatile.core.words import counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
 from privatile.estimator.ending import SHORTEST
@@ -170,7 +170,7 @@ def _rounds_rows(study: FederationStudy, records: int) -> list[tuple[str, str]]:
     arrivals = study.arrivals
     if arrivals is None:
         return [
-            ("records", f"{records:,} at most, in {study.rounds:,} rounds"),
+            ("records", f"{records:,} at most, in {counted(study.rounds, 'round')}"),
             ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
         ]
     until = arrivals.round_answers or f"{SHORTEST}, later a fiftieth of all so far"
