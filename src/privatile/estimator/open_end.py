@@ -2,8 +2,9 @@
 
 The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead
 of a share of a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are
-placed anew whenever the information has grown by 15%; every tenth round asks the centre. The tests are bets
-(`open_candidates`). How many records a round asks is not decided here: all who come answer the present question.
+placed anew whenever the information has grown by 15%; every tenth round asks the centre. The interval holds the
+candidates that no running bet has rejected (`open_candidates`). The number of records in a round is not decided here:
+everybody who comes answers the open question.
 """
 
 import math
