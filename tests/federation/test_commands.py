@@ -345,7 +345,7 @@ def test_metrics_and_health_pages() -> None:
     def get(port: int, path: str, host: str = "localhost") -> tuple[int, str]:
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Host": f"{host}:{port}"})
         try:
-            with urllib.request.urlopen(request, timeout=5) as reply:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
                 return int(reply.status), reply.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -384,10 +384,10 @@ def test_metrics_and_health_pages() -> None:
 def test_the_operations_page_closes_a_connection_with_half_a_request(sent: bytes) -> None:
     async def scene() -> bytes:
         metrics = Metrics("privatile", COORDINATOR_METRICS)
-        async with operations_page("127.0.0.1", 0, metrics, lambda: (True, {}), request_timeout=0.2) as port:
+        async with operations_page("127.0.0.1", 0, metrics, lambda: (True, {}), request_timeout=0.5) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
-            reply = await asyncio.wait_for(reader.read(), 4)  # to the end: the page has closed the connection
+            reply = await asyncio.wait_for(reader.read(), PATIENCE)  # to the end: the page has closed the connection
             writer.close()
             return reply
 

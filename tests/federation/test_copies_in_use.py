@@ -32,8 +32,13 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
 
     async def part(client: ClientService, coordinator: CoordinatorService, run: OpenRun, rounds: int) -> None:
         wanted = run.coordinator.done + rounds  # a fast machine is further on than it was told
+        given = client.responder.link().sequence + rounds  # and a slow one closes rounds without the client
+
+        def far_enough() -> bool:
+            return run.coordinator.done >= wanted and client.responder.link().sequence >= given
+
         async with tasks(client.run(), federation.client("site0").run(), coordinator.run()) as running:
-            await until(lambda: run.coordinator.done >= wanted or any(one.done() for one in running))
+            await until(lambda: far_enough() or any(one.done() for one in running))
             coordinator.stop()
             await running[2]
 
@@ -68,7 +73,7 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
 
 
 def test_a_copied_ledger_in_use_twice_is_caught(tmp_path: Path) -> None:
-    study = make_study(2, rounds=150, length=4, deadline=0.5)
+    study = make_study(2, rounds=150, length=4, deadline=60.0)  # no round closes without the client
     federation = Federation(tmp_path, study)
     ledger_file = federation.sites["site1"].ledger_file
 

@@ -14,6 +14,7 @@ from privatile.errors import BrokerError
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection, connected
+from tests.federation.kit import PATIENCE
 from tests.federation.peers_kit import Peers, leaderless
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
@@ -53,7 +54,7 @@ def test_an_organization_without_a_server_cannot_have_the_log_deleted(tmp_path: 
                 assert (await ask(honest, f"STREAM.INFO.COPY{verb}"))["error"]["code"] == 404
             await liar.nc.publish(own, b"")
             await liar.nc.flush(20)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while (await ask(honest, f"STREAM.INFO.{stream}"))["state"]["messages"] != 1:
                     await asyncio.sleep(0.05)
             # The control: who runs a server may make a stream.

@@ -22,6 +22,7 @@ from privatile.federation.replica.entries import LARGEST_ENTRY
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection, connected
 from privatile.federation.wire.keys import KeyPair
+from tests.federation.kit import PATIENCE
 from tests.federation.peers_kit import Peers, leaderless
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
@@ -42,7 +43,7 @@ def port(peers: Peers, connection: Connection, name: str, epoch: int = 0) -> Log
 
 async def read(log: LogPort, count: int) -> list[tuple[int, str, bytes]]:
     found: list[tuple[int, str, bytes]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(found) < count:
             found += await log.entries(asyncio.get_running_loop().time() + 1.0)
     return found
@@ -124,14 +125,15 @@ def test_the_log_is_read_where_no_consumer_can_be_made_yet(tmp_path: Path) -> No
 
             log.requests.consumer = later  # type: ignore[method-assign]  # no leader of all servers
             await log.open()
-            await log.entries(asyncio.get_running_loop().time() + 5.0)
-            assert log.behind == 0  # so that this peer may act
+            async with asyncio.timeout(PATIENCE):
+                while log.behind:  # at 0 this peer may act
+                    await log.entries(asyncio.get_running_loop().time() + 1.0)
             for number in range(5):
                 await log.publish(b"a%d" % number)
             assert [payload for _, _, payload in await read(log, 5)] == [b"a%d" % number for number in range(5)]
             assert log._consumer == ""
             may.set()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while not log._lives:
                     await log.entries(asyncio.get_running_loop().time() + 0.1)
             # The consumer begins with what was read without it: nothing comes twice.
@@ -249,7 +251,7 @@ def test_a_peer_can_neither_forge_nor_delete_nor_bend_the_log(tmp_path: Path) ->
             for subject in forbidden:
                 with pytest.raises(nats.errors.Error):
                     await connection.nc.request(subject, b"{}", timeout=0.1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 while len(connection.complaints) < len(forbidden):
                     await asyncio.sleep(0.02)
             # Whoever has a server and comes first makes the next log. One that loses entries is no log.

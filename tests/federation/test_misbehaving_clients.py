@@ -83,7 +83,7 @@ def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_read
             async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
                 with pytest.raises(SiteRefusal, match="unusable"):
                     await asyncio.wait_for(liar.run(), PATIENCE)
-                assert "quarantined: site1" in coordinator.health()[1]["paused"]
+                await until(lambda: "quarantined: site1" in (coordinator.health()[1]["paused"] or ""))
                 lying = False
                 from privatile.federation.coordinator.control import Control
 

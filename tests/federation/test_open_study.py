@@ -22,6 +22,7 @@ from privatile.federation.study.arrivals import Arrivals
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, LevelCount, read_message
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
+from tests.federation.kit import PATIENCE
 from tests.federation.open_kit import DAY, OneCoin, OpenFederation, make_open_study, people, spent
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
@@ -296,7 +297,7 @@ def test_over_a_broker(tmp_path: Path) -> None:
 
         growing = asyncio.create_task(grow())
         try:
-            return await asyncio.wait_for(ended, 60.0)
+            return await asyncio.wait_for(ended, PATIENCE)
         finally:
             growing.cancel()
 

@@ -13,7 +13,7 @@ from privatile.errors import BrokerError, StoreError
 from privatile.federation.coordinator import service as service_module
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.study.study import ClientAgreement
-from tests.federation.kit import Federation, make_study
+from tests.federation.kit import PATIENCE, Federation, make_study
 
 pytestmark = pytest.mark.network
 
@@ -53,7 +53,7 @@ def watch(folder: Path, port: Port, service_changes: Callable[[CoordinatorServic
         service.stop()
         await session
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
     kinds = [event.kind for event in run.journal.events()]
     run.store.close()
     return service.metrics.value("restored_questions"), kinds

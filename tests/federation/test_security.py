@@ -48,7 +48,7 @@ def test_no_tls_wrong_authority_unknown_key(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with federation.running_broker():
-            with socket.create_connection(("127.0.0.1", federation.settings.port), timeout=5) as plain:
+            with socket.create_connection(("127.0.0.1", federation.settings.port), timeout=PATIENCE) as plain:
                 information = json.loads(plain.recv(4096).split(b" ", 1)[1])
                 assert information["tls_required"] is True
                 plain.sendall(b'CONNECT {"verbose":false}\r\nPUB privatile.x 1\r\nx\r\nPING\r\n')
