@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from privatile.federation.replica.entries import Decision, Note
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import TWO_ANSWERS
 from privatile.federation.replica.unread import Unread
-from privatile.federation.wire.keys import PublicKeys
+from privatile.federation.wire.keys import KeyPair, PublicKeys
 from privatile.federation.wire.messages import Link
 from privatile.server.run_file import RunStore
 from tests.federation.replica.kit import (
@@ -37,6 +38,13 @@ from tests.federation.replica.kit import (
     run,
     say,
 )
+from tests.federation.replica.test_decisions import same_state
+
+
+def key_votes(peers: Sequence[Peer], client: str, new: KeyPair) -> list[Logged]:
+    """Votes of these peers for a new key of another one."""
+    change = Decision("key", client, None, key_of(client).public.signer, new.public)
+    return [(peer.name, peer.replica.vote(peer.name, change).pack(peer.key)) for peer in peers]
 
 
 def stored(clients: int = 4, rounds: int = 4, tolerate: int = 1) -> list[StoredPeer]:
@@ -271,7 +279,10 @@ def test_a_restored_ledger_that_did_not_count_in_its_round_does_not_count_when_t
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-@pytest.mark.parametrize("silent", ["", "silent", "silent, with a vote for a key"])
+@pytest.mark.parametrize(
+    "silent",
+    ["", "silent", "silent, with a vote for a key", "silent, its key replaced", "silent, votes with the replaced key"],
+)
 def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads_the_log_again(
     silent: str, epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,11 +300,19 @@ def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads
         for peer in peers:
             peer.follow(log)
     liar = peers[3]
-    if "key" in silent:  # which nobody else wants
+    if "replaced" in silent:
+        if "votes with" in silent:
+            log += close_votes(peers[:1])
+        log += key_votes(peers[1:], "peer0", key_of("peer0 again"))
+        for peer in peers:
+            peer.follow(log)
+        peers[0].key = key_of("peer0 again")
+    elif "key" in silent:  # which nobody else wants
         change = Decision("key", "peer3", None, key_of("peer3").public.signer, key_of("peer3 again").public)
         log.append(("peer3", liar.replica.vote("peer3", change).pack(liar.key)))
     if silent:
-        log += [*(answer_of(peer) for peer in peers[1:]), *close_votes(peers[1:2])]
+        log += [answer_of(peer) for peer in peers[1:]]
+        log += [] if "votes with" in silent else close_votes(peers[1:2])
         (last,) = close_votes([liar])
     else:
         log += [answer_of(peer) for peer in peers[:3]]
@@ -336,6 +355,48 @@ def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads
     assert again.replica.missing == live.replica.missing == ["peer3"]
     monkeypatch.setattr(Unread, "is_complete", True)
     assert read_again() != here  # the negative control
+
+
+@pytest.mark.parametrize(
+    "shown", ["as it was", "without a vote", "a vote with the replaced key", "an answer too early"]
+)
+def test_a_round_with_a_new_key_is_complete_where_it_was_closed_whatever_the_operator_shows(shown: str) -> None:
+    """The votes to close it are asked for too; a key counts from the vote on that has decided it, and no longer."""
+    peers = stored()
+    log = asked_after(peers, 1)
+    lost = peers[0]
+    log += key_votes(peers[1:], "peer0", key_of("peer0 again"))
+    log += [answer_of(peer) for peer in peers[1:]]
+    for peer in peers:
+        peer.follow(log)
+    stolen = close_votes([lost])
+    lost.key = key_of("peer0 again")
+    log += close_votes(peers[1:3])
+    place = len(log)
+    for peer in peers:
+        peer.follow(log)
+    assert peers[1].replica.closed_rounds()[1].answers[0] is None
+    log += say(peers[1])
+    for peer in peers:
+        peer.follow(log)
+    log += [answer_of(peer) for peer in peers[:3]]
+    live, again = peers[1:3]
+    for peer in (live, again):
+        peer.follow(log)
+        peer.save()
+    assert live.replica.committed == 2
+    assert live.replica.keys["peer0"] == key_of("peer0 again").public
+    again.replica, again.read = again.log.read_again(keys_of(peers[3])), 0
+    cut = {"without a vote": [], "a vote with the replaced key": stolen}.get(shown)
+    if cut is not None:
+        log = [*log[: place - 1], *cut, *log[place:]]
+    again.follow(log)
+    if cut is not None:  # nothing is decided, and nothing is signed, until the log shows them
+        assert (again.replica.asks, again.replica._now.proof) == ((), {})
+    else:
+        assert again.replica.asks == live.replica.asks != ()
+        assert again.replica.missing == live.replica.missing == ["peer3"]
+        assert same_state(again.replica, live.replica)
 
 
 @pytest.mark.parametrize("twice", ["an answer", "a vote to close"])

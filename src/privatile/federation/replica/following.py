@@ -37,7 +37,7 @@ class Following(Standing):
     def read_again(self, epoch: int, settled: int) -> None:
         """The log is read from the end of this round: nothing counts before the last one that is known (`Unread`)."""
         if self.closed > settled:
-            self._unread = Unread(self._history.records, epoch, settled, self._tolerate + 1)
+            self._unread = Unread(self._history, epoch, settled, self._tolerate + 1)
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

@@ -17,6 +17,7 @@ from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.decisions import Tally
 from privatile.federation.replica.entries import (
     ClosedRound,
+    Decision,
     LevelAsk,
     Note,
     PeerAnswer,
@@ -41,6 +42,14 @@ class Quarantine(NamedTuple):
     round: int
 
 
+class NewKey(NamedTuple):
+    """A key that was replaced within a round: it holds after so many of the round's notes."""
+
+    after: int
+    client: str
+    keys: PublicKeys
+
+
 class RoundRecord(NamedTuple):
     """A closed round as a run's file keeps it."""
 
@@ -49,8 +58,8 @@ class RoundRecord(NamedTuple):
     """The value after it."""
     stored: tuple[StoredRound, ...]
     accepted: Mapping[str, Accepted]
-    replaced_key: bool
-    """Whether a quorum has replaced a peer's key in it."""
+    new_keys: tuple[NewKey, ...]
+    """Keys that a quorum has replaced in it, in order."""
 
 
 class _Mark(NamedTuple):
@@ -72,6 +81,11 @@ class History:
         self._first = first
         self._begin()
 
+    def keys_after(self, number: int) -> dict[str, PublicKeys]:
+        """The keys of the peers right after this round, which is closed here."""
+        changes = (change for record in self.records[:number] for change in record.new_keys)
+        return self._keys | {change.client: change.keys for change in changes}
+
     def _begin(self) -> None:
         self.records: list[RoundRecord] = []
         self.chains = [self._first]
@@ -83,6 +97,7 @@ class History:
         """The round in which a peer's ledger was last restored."""
         self.quarantined: dict[str, Quarantine] = {}
         self.notes: list[Note] = []
+        self._new_keys: list[NewKey] = []
         self._set_mark()
 
     def _set_mark(self) -> None:
@@ -174,12 +189,12 @@ class History:
             tuple(one.unspent for one in stored),
             tuple(self.notes),
         )
-        replaced_key = self.tally.keys != self._mark.tally.keys
-        record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted, replaced_key)
+        chain, new_keys = closed_chain(closed, tuple(self.study.clients)), tuple(self._new_keys)
+        record = RoundRecord(closed, chain, stored, accepted, new_keys)
         self.records.append(record)
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())
-        self.notes = []
+        self.notes, self._new_keys = [], []
         # A peer about which a quorum has decided in this very round is looked at again after the next one.
         self.quarantined = {
             name: Quarantine(IMPOSSIBLE, number)
@@ -195,7 +210,7 @@ class History:
         """Stand right after the last closed round again."""
         mark = self._mark
         self.tally, self.links, self.restored = mark.tally.copy(), dict(mark.links), dict(mark.restored)
-        self.quarantined, self.notes = dict(mark.quarantined), []
+        self.quarantined, self.notes, self._new_keys = dict(mark.quarantined), [], []
         for track, (state, ask, why) in zip(self.coordinator.tracks, mark.tracks, strict=True):
             track.state, track.ask, track.why_ended = state, ask, why
 
@@ -280,11 +295,15 @@ class History:
             raise ProtocolError("a note of the round changes nothing.")
         if isinstance(entry, Restored):
             intake.relink(note.sender, entry.link, self.closed + 1)
-        elif self.tally.settle(entry.decision):
-            self.settled(intake)
+        else:
+            self.settle(entry.decision, intake)
 
-    def settled(self, intake: AnswerIntake | None) -> None:
-        """Let keys and readmissions that were decided hold, for the open round too."""
+    def settle(self, decision: Decision, intake: AnswerIntake | None) -> bool:
+        """Let a decision hold that has its quorum now, for the open round too; whether it changes anything."""
+        if not self.tally.settle(decision):
+            return False
+        if decision.client is not None and decision.keys is not None:
+            self._new_keys.append(NewKey(len(self.notes), decision.client, decision.keys))
         for client, one in list(self.quarantined.items()):
             if (client, one.round) in self.tally.readmitted:
                 del self.quarantined[client]
@@ -292,6 +311,7 @@ class History:
                     intake.readmit(client)
         if intake is not None:
             intake.replace_signers({client: keys.signer for client, keys in self.tally.keys.items()})
+        return True
 
 
 def offer(intake: AnswerIntake, client: str, payload: bytes, message: PeerAnswer) -> bool:

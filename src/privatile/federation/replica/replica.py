@@ -58,9 +58,9 @@ class Replica(Following):
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
         if self.aborted or (self.finished and not self.recovering):
             return
-        if self._unread is not None and self._recovery is None:
-            self._unread.see(payload)
-        keys = self.keys.get(sender)
+        # In a log that is read again everybody has the key that it had there.
+        unread = self._unread if self._recovery is None else None
+        keys = (self.keys if unread is None else unread.keys).get(sender)
         if keys is None:
             yield self._happening("unsigned", sender, "the study has no such peer")
             return
@@ -77,16 +77,15 @@ class Replica(Following):
             yield self._happening("refused", sender, "it belongs to another study, run or peer", payload)
         elif self._recovery is not None:
             yield from self._recover(self._recovery, entry, payload)
-        elif self._has_come(entry):
+        elif self._has_come(entry, payload):
             yield from self._take(entry, payload)
         else:
             yield from self._compare(entry)
 
-    def _has_come(self, entry: AnyEntry) -> bool:
+    def _has_come(self, entry: AnyEntry, payload: bytes) -> bool:
         """Whether the rounds that are known here have come, with this entry, where the log is read again."""
         if self._unread is not None:
-            if isinstance(entry, Proposal | CloseVote):
-                self._unread.note(entry)
+            self._unread.see(entry, payload)
             if self._unread.is_complete:
                 self._unread = None
         return self._unread is None
@@ -239,8 +238,7 @@ class Replica(Following):
             yield self._happening("refused", entry.sender, broken, payload)
         elif self._history.note(entry, payload):
             yield self._happening("vote", entry.sender, f"for: {decision.action} {decision.client or ''}".strip())
-            if self._history.tally.settle(decision):
-                self._history.settled(self._now.intake)
+            if self._history.settle(decision, self._now.intake):
                 yield self._happening(_DECIDED[decision.action], decision.client, "a quorum has decided")
                 if decision.client is not None and decision.round is not None and decision.round <= self.closed:
                     yield from self._count_again(decision.client)
