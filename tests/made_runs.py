@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
+import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
@@ -119,3 +121,11 @@ class SlowRun:
         connection = self.coordinator.store._connection
         with connection:
             connection.execute(statement, values)
+
+
+def few_days(path: Path) -> Path:
+    """A finished run whose answers bound the quantile from above only: "7 or less"."""
+    days = np.random.default_rng(1).poisson(3.0, 300).astype(float)
+    settings: dict[str, Any] = {"range": (0, 80), "values": "whole", "value": "days", "simulate": True, "rng": 1}
+    privatile.estimate(days, q=0.5, epsilon=1, save=path, **settings)
+    return path

@@ -12,7 +12,7 @@ import pytest
 import privatile
 from privatile.report.run_page import write_run_page
 from privatile.report.view import read_view
-from tests.made_runs import long_run
+from tests.made_runs import few_days, long_run
 
 pytestmark = pytest.mark.browser
 
@@ -104,6 +104,17 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
     assert seen.page.locator("[data-key=beside]").inner_text() == "if smooth"
     assert seen.page.locator("[data-key=center]").is_visible()
     assert seen.complaints == []
+
+
+def test_the_chart_names_no_estimate_where_the_headline_has_none(watched: Callable[..., Any], tmp_path: Path) -> None:
+    page = watched(offline=True).page
+    page.goto(write_run_page(read_view(few_days(tmp_path / "run.db")), tmp_path / "report.html").as_uri())
+    page.locator("figure canvas").wait_for()
+    assert page.locator(".big").inner_text() == "7 or less"
+    # The chart shows the interval without the declaration that the values are whole.
+    assert page.locator(".interval.other").inner_text().startswith("If it is not so: 0 … 7.6,")
+    assert ": no estimate, interval 0 … 7.6 " in page.locator(".readout").inner_text()
+    assert page.locator("[data-key=estimate]").is_hidden()
 
 
 def test_the_chart_obeys_the_keyboard(watched: Callable[..., Any], report: Path) -> None:

@@ -16,7 +16,7 @@ from privatile.result.result import Caveat
 from privatile.result.sentence import grid_text
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
-from tests.made_runs import long_run
+from tests.made_runs import few_days, long_run
 from tests.report.test_run_page import Reader
 
 
@@ -32,7 +32,8 @@ def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Pa
         store.close()
         at = number - 1
         assert (path.low[at], path.high[at]) == pytest.approx(expected.confidence_interval, rel=1e-6)
-        assert path.estimate[at] == pytest.approx(expected.estimate, rel=1e-6)
+        estimate = expected.estimate if expected.located else np.nan
+        assert path.estimate[at] == pytest.approx(estimate, rel=1e-6, nan_ok=True)
     assert len(level.snapshots) > 50
 
 
@@ -122,6 +123,38 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     (facts,) = Reader(page).facts["results"]
     assert facts["grid_values"] == list(result.grid_values)
     assert facts["values"] == "whole"
+
+
+def estimate_lines(path: ThinPath) -> list[list[float]]:
+    """The horizontal places of every drawn piece of the estimate's line."""
+    chart = trajectory_chart(path, "days")
+    assert chart is not None
+    lines = [shape.points.split() for shape in chart.shapes if shape.kind == "estimate"]
+    return [[float(point.split(",")[0]) for point in line] for line in lines]
+
+
+def test_the_chart_has_an_estimate_only_where_the_table_has_one(straddled: RunView, tmp_path: Path) -> None:
+    """ "7 or less" is a bar to the end of the range, without a point in it."""
+    view = read_view(few_days(tmp_path / "few.db"))
+    (level,) = view.levels
+    assert level.result is not None
+    assert level.result.headline == "7 or less"
+    path = level.path(2000)
+    assert (path.low[-1], path.digits_width) == (0.0, level.result.digits_width(level.result.confidence_interval))
+    assert np.isnan(path.estimate).all()
+    assert estimate_lines(path) == []
+    bottom, top = path.heights
+    assert bottom < 0.0 < path.high[-1] < top < 20.0  # the range ends at 80
+    assert "it would have reported no estimate, only the interval" in run_page(view)
+    # The control: a result with an estimate has its point at the last round, and a gap in a line is not bridged.
+    whole = straddled.levels[0].path(2000)
+    assert whole.estimate[-1] == pytest.approx(55.0)
+    last = estimate_lines(whole)[-1]
+    assert last[-1] == 752.0
+    broken = whole.estimate.copy()
+    broken[-10:-5] = np.nan
+    *_, before, after = estimate_lines(replace(whole, estimate=broken))
+    assert (len(before) + len(after), before[0], after[-1]) == (len(last) - 5, last[0], last[-1])
 
 
 @pytest.mark.parametrize("declared", [False, True])

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.report.experiment_series import Point
@@ -156,7 +157,7 @@ def trajectory_chart(path: ThinPath, value: str) -> Chart | None:
         ),
         Shape("band", area(path.low.tolist(), path.high.tolist()), closed=True),
         *(Shape("beside", points(ends.tolist(), keep)) for ends in (path.other_low, path.other_high)),
-        Shape("estimate", points(path.estimate.tolist(), keep)),
+        *(Shape("estimate", points(path.estimate.tolist(), part)) for part in _unbroken(path.estimate, keep)),
     ]
     centers = np.flatnonzero(~np.isnan(path.question_center))
     for i in centers[:: 1 + len(centers) // MOST_DOTS].tolist():
@@ -166,6 +167,17 @@ def trajectory_chart(path: ThinPath, value: str) -> Chart | None:
         labels.append(Label(x.at(number), height - 14, f"{number:,.0f}", "end" if number > 0.97 * last else "middle"))
     labels += [Label((left + width) // 2, height, "rounds"), Label(4, 14, _axis_title(value), "start")]
     return Chart("still", width, height, shapes, labels)
+
+
+def _unbroken(values: Floats, places: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The places in a row that have a value: no line is drawn across a gap.
+
+    >>> [part.tolist() for part in _unbroken(np.array([np.nan, 1.0, 2.0, np.nan, 3.0]), np.arange(5))]
+    [[1, 2], [4]]
+    """
+    here = ~np.isnan(values[places])
+    parts = np.split(places, np.flatnonzero(here[1:] != here[:-1]) + 1)
+    return [part for part in parts if not math.isnan(values[part[0]])]
 
 
 def _after_search(path: ThinPath, questions: Floats) -> list[float]:

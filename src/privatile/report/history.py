@@ -34,6 +34,7 @@ class Snapshot(NamedTuple):
     """Estimate and intervals after a round, working scale; NaN where there is none."""
 
     estimate: float
+    """Only where the quantile is located, as in the words of the result."""
     low: float
     high: float
     anytime_low: float

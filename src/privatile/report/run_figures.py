@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privatile.report.method_words import OTHER_NAMES
 from privatile.report.print_style import BLUE, GREY
 from privatile.report.view import RunView
@@ -34,7 +36,8 @@ def trajectory_figure(view: RunView) -> "Figure":
             for ends, text in ((path.other_low, OTHER_NAMES[level.result.other.method]), (path.other_high, None)):
                 panel.plot(path.rounds, ends, color=BLUE, linewidth=0.9, linestyle=(0, (5, 3)), label=text)
         panel.plot(path.rounds, path.question_center, color=GREY, linestyle="none", marker=".", markersize=2.5)
-        panel.plot(path.rounds, path.estimate, color=BLUE, linewidth=1.8, label="estimate")
+        if not np.isnan(path.estimate).all():  # an interval that is open on one side has none
+            panel.plot(path.rounds, path.estimate, color=BLUE, linewidth=1.8, label="estimate")
         panel.set_ylim(*path.heights)
         panel.yaxis.set_major_locator(MaxNLocator(6, integer=path.whole_ticks))
         panel.xaxis.set_major_locator(MaxNLocator(8, integer=True))

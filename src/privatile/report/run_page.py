@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privatile import __version__
 from privatile.core.words import moment
 from privatile.errors import InputError
@@ -152,6 +154,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         "chart": trajectory_chart(path, view.spec.value),
         "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
         "straddles": level.history.straddles,
+        "gaps": bool((np.isnan(path.estimate) & ~np.isnan(path.low)).any()),
         "rounds": len(level.history),
         "steps": len(path.rounds),
         "snapshots": len(level.snapshots),

@@ -45,7 +45,7 @@ ENDS = (*LOW_ENDS, "high", "anytime_high", "other_high")
 
 @dataclass(frozen=True)
 class ThinPath:
-    """A thinned path in units of the data, ready to be drawn; NaN where there is no estimate yet."""
+    """A thinned path in units of the data, ready to be drawn; NaN where there is no estimate or interval."""
 
     rounds: NDArray[np.int64]
     records: NDArray[np.int64]
@@ -66,6 +66,8 @@ class ThinPath:
     """The last round of the search, whose questions are drawn as a strip; 0: none, or nothing else to draw yet."""
     whole: bool = False
     """Whether every value is declared to be a whole number."""
+    digits_width: float = math.nan
+    """The width that decides how many digits the last interval is shown with; NaN without one."""
 
     @property
     def searched(self) -> NDArray[np.bool_]:
@@ -110,13 +112,16 @@ class ThinPath:
         open_low, open_high = low <= self.range[0], high >= self.range[1]
         if open_low and open_high:
             return below, above
-        first, last = (2 * middle - high if open_low else low), (2 * middle - low if open_high else high)
+        if math.isnan(middle):  # "14 or less": drawn to the end of the range
+            first, last = low, high
+        else:
+            first, last = (2 * middle - high if open_low else low), (2 * middle - low if open_high else high)
         if below == above:  # one question at a time
             return first, last
         useful = USEFUL * (above - below)
         return max(first, below - useful), min(last, above + useful)
 
-    def to_dict(self) -> dict[str, list[float | None] | list[float] | list[int] | int]:
+    def to_dict(self) -> dict[str, list[float | None] | list[float] | list[int] | float | None]:
         """Plain lists: values to four significant digits of the last interval's width, ends of intervals outward."""
         width = float(self.high[-1] - self.low[-1]) if len(self.high) else math.nan
         if not (math.isfinite(width) and width > 0):
@@ -144,6 +149,7 @@ class ThinPath:
             "range": list(self.range),
             "search": self.search,
             "whole": self.whole,
+            "digits_width": None if math.isnan(self.digits_width) else self.digits_width,
         }
 
 
@@ -202,6 +208,7 @@ class LevelView:
             range=stated,
             search=search,
             whole=self.whole,
+            digits_width=math.nan if self.result is None else self.result.digits_width(self.result.confidence_interval),
         )
 
 
@@ -329,7 +336,8 @@ def snapshot_of(result: QuantileResult, scale: Scale) -> Snapshot:
     """A result's estimate and intervals on the working scale."""
     anytime = result.anytime or (math.nan, math.nan)
     other = (math.nan, math.nan) if result.other is None else result.other.interval
-    values = (result.estimate, *result.confidence_interval, *anytime, *other)
+    estimate = result.estimate if result.located else math.nan
+    values = (estimate, *result.confidence_interval, *anytime, *other)
     return Snapshot(*(value if math.isnan(value) else scale.to_working(value) for value in values))
 
 

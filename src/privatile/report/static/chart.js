@@ -25,7 +25,8 @@ function privatileChart(figure, path, options) {
     const openLow = low <= data.range[0], openHigh = high >= data.range[1];
     const below = data.question_low[end], above = data.question_high[end];
     if (openLow && openHigh) return [below, above];
-    const ends = [openLow ? 2 * middle - high : low, openHigh ? 2 * middle - low : high];
+    // "14 or less" has no estimate: it is drawn to the end of the range.
+    const ends = middle == null ? [low, high] : [openLow ? 2 * middle - high : low, openHigh ? 2 * middle - low : high];
     if (below === above) return ends;  // one question at a time
     // An interval far wider than the questions lie apart says little yet, and would flatten all else.
     const useful = 4 * (above - below);
@@ -93,7 +94,10 @@ function privatileChart(figure, path, options) {
   }
 
   const name = (value) => value.length > 40 ? `${value.slice(0, 39)}…` : value;
-  const showKey = () => { figure.querySelector('[data-key="search"]').hidden = !data.search; };
+  const showKey = () => {
+    figure.querySelector('[data-key="search"]').hidden = !data.search;
+    figure.querySelector('[data-key="estimate"]').hidden = data.estimate.every((value) => value == null);
+  };
 
   function describe() {
     if (!chart) return;
@@ -106,8 +110,8 @@ function privatileChart(figure, path, options) {
     while (chart.cursor.idx == null && i > 0 && x[i] > to) i--;
     const unit = by === "round" ? "round " : "record ";
     let text = `${unit}${whole.format(x[i])}: `;
-    text += data.estimate[i] == null ? `question ${format(data.question_high[i])}, search`
-      : data.low[i] <= data.range[0] && data.high[i] >= data.range[1] ? "not located" : `estimate ${format(data.estimate[i])}`;
+    text += data.low[i] == null ? `question ${format(data.question_high[i])}, search`
+      : data.estimate[i] == null ? "no estimate" : `estimate ${format(data.estimate[i])}`;
     if (data.low[i] != null) text += `, interval ${format(data.low[i], false)} … ${format(data.high[i], true)}`;
     if (data.other_low && data.other_low[i] != null) text += `, beside it ${format(data.other_low[i], false)} … ${format(data.other_high[i], true)}`;
     readout.textContent = `${text}   (shown: ${whole.format(from)} to ${whole.format(to)})`;
