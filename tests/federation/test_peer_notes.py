@@ -1,6 +1,10 @@
 """What a peer tells its operator: numbers of silent peers, and which happenings reach the log and the journal."""
 
+import logging
+import time
 from typing import get_args
+
+import pytest
 
 from privatile.federation.peer.notes import BY_CLIENT, PEER_METRICS, QUIET, PeerNotes
 from privatile.federation.replica.happenings import Happening, Kind
@@ -29,6 +33,42 @@ def test_silent_peers_are_counted_from_the_round_and_not_from_its_words() -> Non
     # A round behind which the replica has gone back.
     notes.happened("peer1", (Happening("closed", 99, None, ""),))
     assert notes.metrics.value("silent") == 1
+
+
+def test_who_is_silent_is_told_in_the_log_once_and_once_that_they_answer_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    study = make_study(4, 12)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 1)
+    reader, absent = peers[0], peers[3]
+    notes = PeerNotes(study, reader.replica, reader.log.journal)
+    told: list[list[tuple[str, str]]] = []
+
+    def play(rounds: int, who: list[StoredPeer]) -> None:
+        """Some rounds more; the log's lines since, after several looks at each."""
+        for peer in who:
+            peer.is_late = len(who) < len(peers)
+        for number in range(reader.replica.closed + 1, reader.replica.closed + rounds + 1):
+            run(who, log, lambda number=number: reader.replica.closed >= number)  # type: ignore[misc]
+            reader.follow(log)
+            reader.save()
+            for name in {sender for sender, _ in log}:
+                notes.happened(name, (Happening("counted", number, name),))
+            notes.tick(time.time())
+            notes.tick(time.time())
+        told.append([(one.getMessage(), one.__dict__["facts"].get("client")) for one in caplog.records])
+        caplog.clear()
+
+    with caplog.at_level(logging.INFO, logger="privatile.federation.peer"):
+        play(1, peers)
+        play(3, peers[:3])
+        assert [(alarm.kind, alarm.client) for alarm in notes.alarms()] == [("silent", "peer3")]
+        absent.follow(log)
+        play(2, peers)
+        assert notes.alarms() == []
+        play(1, peers[:3])
+    assert told == [[], [("silent", "peer3")], [("no longer silent", "peer3")], [("silent", "peer3")]]
 
 
 def test_every_kind_of_happening_has_its_place() -> None:

@@ -68,6 +68,10 @@ WORDS = {
 }
 
 
+MISSED = ("silent", "waiting")
+"""Alarms without events: the log tells when they appear and when they go. The others are events, and told as such."""
+
+
 class PeerNotes:
     """The journal, the metrics and the log lines of one peer."""
 
@@ -79,6 +83,8 @@ class PeerNotes:
         self._paused = ""
         self._closed_at = time.monotonic()
         self._told: dict[str, tuple[str, str | None, int | None]] = {}
+        self._missed: dict[tuple[str, str | None], bool] = {}
+        """Alarms of `MISSED` at the last look, and whether the log has told them."""
         # One that began under an earlier process ends under this one.
         self._conditions = {kind for kind in ("no broker", "log lost") if journal.lasts(kind)}
         labels = {"client": [*study.clients], "kind": KINDS}
@@ -168,6 +174,23 @@ class PeerNotes:
             self.event("resumed", f"after {counted(replica.closed, 'closed round')}")
         self._paused = paused
         self.metrics.set("paused", bool(paused))
+        self._tell_missed()
+
+    def _tell_missed(self) -> None:
+        """Say in the log who is missed since the last look, and who is no longer: once each, however many rounds."""
+        before, self._missed = self._missed, {}
+        for alarm in self.alarms():
+            if alarm.kind in MISSED:
+                key = (alarm.kind, alarm.client)
+                self._missed[key] = before.get(key, False)
+                if key not in before and self._pending.worth_a_row(alarm.kind, alarm.client or ""):
+                    self._missed[key] = True
+                    _log(alarm.kind, None, alarm.client, alarm.text)
+        if self._replica.finished or self._replica.aborted:
+            return  # nobody is missed any more, whoever came
+        for (kind, client), told in before.items():
+            if told and (kind, client) not in self._missed:
+                log.info(f"no longer {kind}", extra=facts(client=client, round=self._replica.closed))
 
     def health(self) -> tuple[bool, dict[str, Any]]:
         """Whether the run makes progress, and how far it is."""
