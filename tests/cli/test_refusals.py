@@ -90,6 +90,9 @@ def run(*arguments: object) -> Result:
 
 DATA = ("--value", "pay", "--epsilon", "1", "--range", "0", "100")
 ASK = ("estimate", "data.csv", *DATA)
+ONE_VALUE = ("--value", "pay", "--q", "0.5", "--epsilon", "1")
+FEDERATION = ("federation", "init", "new", "--client", "a", "--client", "b", "--records", "500", *ONE_VALUE)
+SURVEY = ("survey", "init", "new", "--title", "Pay", "--codes", "100", "--address", "https://a.example", *ONE_VALUE)
 RUNS = ["gone.db", "folder", "junk.db", "data.csv", "cut.db", "torn.db", "format.db", "blank.db", "other.db"]
 REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("estimate", "gone.csv", *DATA), "does not exist. Give the path"),
@@ -107,6 +110,9 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*ASK, "--design", "rounds", "--mode", "local", "--until-width", 5), "needs cohort mode"),
     ((*ASK, "--max-epsilon", "nan"), "Leave it out"),
     ((*ASK, "--range", 0, "inf"), "two finite numbers"),
+    ((*ASK, "--range", 80, 0), r"range must rise, low < high; got 80 0\. Give the low end first: --range 0 80\."),
+    ((*FEDERATION, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
+    ((*SURVEY, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
     ((*ASK, "--q", "nan"), r"inside \(0, 1\)"),
     ((*ASK, "--dashboard-at", "nowhere"), "HOST:PORT"),
     ((*ASK, "--dashboard-at", "127.0.0.1:99999"), "HOST:PORT"),

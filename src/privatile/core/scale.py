@@ -44,6 +44,11 @@ class Scale(ABC):
 
     def __post_init__(self) -> None:
         low, high = self.low, self.high
+        if math.inf > low > high > -math.inf:
+            raise InputError(
+                f"range must rise, low < high; got {low:.10g} {high:.10g}. Give the low end first: "
+                f"range=({high:.10g}, {low:.10g})."
+            )
         if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
             raise InputError(
                 f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can "
@@ -237,6 +242,11 @@ class Logit(Scale):
         return LAST_BITS * math.ulp(LOGIT_END)
 
 
+def check_range(low: float, high: float) -> None:
+    """Refuse what is no range on any scale."""
+    Identity(low, high)
+
+
 SCALES: dict[str, type[Scale]] = {kind.name: kind for kind in (Identity, Linear, Log, Logit)}
 
 
@@ -249,6 +259,10 @@ def make_scale(name: str, low: float, high: float) -> Scale:
     Traceback (most recent call last):
     ...
     privatile.errors.InputError: scale must be one of identity, linear, log, logit; got 'cubic'.
+    >>> make_scale("linear", 80, 0)
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: range must rise, low < high; got 80 0. Give the low end first: range=(0, 80).
     """
     if name not in SCALES:
         raise InputError(f"scale must be one of {', '.join(SCALES)}; got {name!r:.60}.")

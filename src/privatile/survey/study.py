@@ -19,7 +19,7 @@ from privatile.core.canonical import Hashed
 from privatile.core.client_names import client_name
 from privatile.core.decoding import BrokenRules, Document, read_toml
 from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
-from privatile.core.scale import make_scale
+from privatile.core.scale import check_range, make_scale
 from privatile.core.toml_lines import Place
 from privatile.core.words import short
 from privatile.errors import InputError
@@ -202,8 +202,14 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
         yield ("epsilon",), f"{rule} {truth if epsilon > WEAK_EPSILON else 'Below that an answer says nothing.'}"
     if not 0.0 < study.level < 1.0:
         yield ("level",), f"must lie inside (0, 1); got {study.level}. The median is 0.5."
+    place = "range"
+    try:
+        check_range(*study.range)
+        place = "scale"
+        make_scale(study.scale, *study.range)
+    except InputError as error:
+        yield (place,), str(error).removeprefix("range ")
     for place, check in (
-        ("scale", lambda: make_scale(study.scale, *study.range)),
         ("confidence_level", lambda: checked_level(study.confidence_level)),
         ("values", lambda: parse_values(study.values)),
     ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON
 from privatile.core.messages import LARGEST_LENGTH
-from privatile.core.scale import SCALES
+from privatile.core.scale import SCALES, check_range
 from privatile.core.toml_lines import Place
 from privatile.core.words import short
 from privatile.errors import InputError
@@ -48,9 +48,11 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(f"must differ from each other; got {list(levels)!r:.60}.", "levels")
     if not 1 <= len(levels) <= MOST_LEVELS:
         add(f"a study has 1 to {MOST_LEVELS} levels, so that an answer fits; got {len(levels)}.", "levels")
-    if not low < high:
-        add(f"must rise: low < high; got {low:g} to {high:g}.", "range")
-    elif study.scale == "log" and low <= 0.0:
+    try:
+        check_range(low, high)
+    except InputError as error:
+        add(str(error).removeprefix("range "), "range")
+    if study.scale == "log" and low <= 0.0 and low < high:
         add(f'must be positive on the log scale; got {low:g} to {high:g}. Use scale = "linear".', "range")
     if study.scale not in SCALES:
         add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
