@@ -24,7 +24,7 @@ from privatile.server.web import DirectHandlers, Respond, WholeResponse, goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
 from privatile.survey.protocol import CODE, LATEST_ROUND
-from privatile.survey.questions import Handed, Refusal
+from privatile.survey.questions import HandedQuestion, Refusal
 from privatile.survey.service import HARMLESS, SurveyService, Taken
 
 LARGEST_BODY = 512
@@ -123,7 +123,7 @@ class Gateway:
             for reason, status in REFUSALS.items()
         }
         self._answers = {Taken(*both): self._whole(200, _outcome(*both)) for both in product((True, False), repeat=2)}
-        self._question: Callable[[Handed], WholeResponse] = lru_cache(16)(self._whole_question)
+        self._question: Callable[[HandedQuestion], WholeResponse] = lru_cache(16)(self._whole_question)
         self.direct: DirectHandlers = {b"/question": self._directly(False), b"/answer": self._directly(True)}
         """The two requests with a code, for a server that answers them without a task."""
         self.malformed = self._failed[400]
@@ -199,13 +199,13 @@ class Gateway:
             else:
                 asked = _question_body.decode(body)
                 _require_code(asked.code)
-                self._service.question(asked.code, asked.visit, lambda handed: reply(self._handed(handed)))
+                self._service.question(asked.code, asked.visit, lambda handed: reply(self._handed_out(handed)))
         except (Refusal, StoreError) as error:
             reply(self._refused(error))
         except (msgspec.DecodeError, UnicodeDecodeError):
             reply(self._failed[400])
 
-    def _handed(self, handed: Handed | Exception) -> WholeResponse:
+    def _handed_out(self, handed: HandedQuestion | Exception) -> WholeResponse:
         return self._refused(handed) if isinstance(handed, Exception) else self._question(handed)
 
     def _taken(self, taken: Taken | Exception) -> WholeResponse:
@@ -218,7 +218,7 @@ class Gateway:
         again = ((b"retry-after", RETRY),) if retry else ()
         return WholeResponse(status, (*self._json_headers, *again), _encode(content))
 
-    def _whole_question(self, handed: Handed) -> WholeResponse:
+    def _whole_question(self, handed: HandedQuestion) -> WholeResponse:
         content = {
             "survey": self._service.study.survey,
             "round": handed.round,

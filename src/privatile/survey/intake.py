@@ -125,7 +125,7 @@ class Intake:
         """Read the codes and the open round of a file that nobody else writes."""
         return cls(store, store.codes(), store.round())
 
-    def hand(self, code: bytes, place: int, visit: str, reply: Reply) -> None:
+    def hand_out(self, code: bytes, place: int, visit: str, reply: Reply) -> None:
         """Hand out the open round's question; the reply comes once the mark of it is on the disk."""
         self._gather(_Change(code, place, 0, None, visit, reply))
 

@@ -17,7 +17,7 @@ class Refusal(Exception):
     """Why a request with a code gets nothing: `unknown`, `spent`, `closed`, `wait`."""
 
 
-class Handed(NamedTuple):
+class HandedQuestion(NamedTuple):
     """A question, and whether its code was given one before."""
 
     round: int
@@ -25,14 +25,14 @@ class Handed(NamedTuple):
     handed_before: bool
 
 
-class Asked(NamedTuple):
-    """Somebody who asks."""
+class QuestionRequest(NamedTuple):
+    """Somebody who asks for the question."""
 
     code: bytes
     """Its hash."""
     place: int
     visit: str
-    reply: Callable[[Handed | Exception], None]
+    reply: Callable[[HandedQuestion | Exception], None]
 
 
 class Questions:
@@ -43,57 +43,59 @@ class Questions:
         self._intake = intake
         self._keep = keep
         self._queries: dict[int, float] = {}
-        self._held: list[Asked] = []
+        self._waiting: list[QuestionRequest] = []
         """Kept, all until the same moment."""
         self._patience: asyncio.TimerHandle | None = None
 
     def open(self, round: int, query: float) -> None:
         """A round asks from now on."""
         self._queries = {round: query}
-        self._ask_again()
+        self._hand_out_again()
 
     def stop(self) -> None:
         """Keep nobody any more."""
         self._keep = False
-        self._ask_again()
+        self._hand_out_again()
 
-    def ask(self, asked: Asked, *, again: bool = False) -> None:
+    def hand_out(self, request: QuestionRequest, *, again: bool = False) -> None:
         """Hand the question out, or raise a refusal. Nobody is kept twice."""
-        if self._intake.table.states[asked.place] in SPENT:
+        if self._intake.table.states[request.place] in SPENT:
             raise Refusal("spent")
         if self._intake.state.phase is Phase.OPEN:
-            self._intake.hand(asked.code, asked.place, asked.visit, lambda outcome: self._hand(asked, outcome, again))
+            self._intake.hand_out(
+                request.code, request.place, request.visit, lambda outcome: self._reply(request, outcome, again)
+            )
         else:
-            self._hold(asked, again)
+            self._keep_waiting(request, again)
 
-    def _hand(self, asked: Asked, outcome: Outcome | StoreError, again: bool) -> None:
+    def _reply(self, request: QuestionRequest, outcome: Outcome | StoreError, again: bool) -> None:
         if isinstance(outcome, StoreError):
-            asked.reply(outcome)
+            request.reply(outcome)
         elif outcome.spent_before:
-            asked.reply(Refusal("spent"))
+            request.reply(Refusal("spent"))
         elif outcome.accepted and (query := self._queries.get(outcome.round)) is not None:
-            asked.reply(Handed(outcome.round, query, outcome.before != FREE))
+            request.reply(HandedQuestion(outcome.round, query, outcome.before != FREE))
         else:  # the round began to drain meanwhile
             try:
-                self._hold(asked, again)
+                self._keep_waiting(request, again)
             except Refusal as refusal:
-                asked.reply(refusal)
+                request.reply(refusal)
 
-    def _hold(self, asked: Asked, again: bool) -> None:
+    def _keep_waiting(self, request: QuestionRequest, again: bool) -> None:
         if self._intake.state.phase is Phase.CLOSED:
             raise Refusal("closed")
-        if again or not self._keep or len(self._held) >= MOST_WAITING:
+        if again or not self._keep or len(self._waiting) >= MOST_WAITING:
             raise Refusal("wait")
-        if not self._held:
-            self._patience = asyncio.get_running_loop().call_later(PATIENCE, self._ask_again)
-        self._held.append(asked)
+        if not self._waiting:
+            self._patience = asyncio.get_running_loop().call_later(PATIENCE, self._hand_out_again)
+        self._waiting.append(request)
 
-    def _ask_again(self) -> None:
-        held, self._held = self._held, []
+    def _hand_out_again(self) -> None:
+        waiting, self._waiting = self._waiting, []
         if self._patience is not None:
             self._patience.cancel()
-        for asked in held:
+        for request in waiting:
             try:
-                self.ask(asked, again=True)
+                self.hand_out(request, again=True)
             except (Refusal, StoreError) as error:
-                asked.reply(error)
+                request.reply(error)

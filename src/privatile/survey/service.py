@@ -20,7 +20,7 @@ from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake, Outcome
 from privatile.survey.mark import SurveyMark
-from privatile.survey.questions import Asked, Handed, Questions, Refusal
+from privatile.survey.questions import HandedQuestion, QuestionRequest, Questions, Refusal
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import StratumTotals, Superseded, SurveyStore
 from privatile.survey.study import SurveyStudy
@@ -169,12 +169,12 @@ class SurveyService:
             raise Refusal("unknown")
         return hashed, place
 
-    def question(self, code: str, visit: str, reply: Callable[[Handed | Exception], None]) -> None:
+    def question(self, code: str, visit: str, reply: Callable[[HandedQuestion | Exception], None]) -> None:
         """The open question for a code, marked as handed out; not "before" where it was to the same `visit`.
 
         A refusal is raised, or comes as the reply.
         """
-        self.questions.ask(Asked(*self._find(code), visit, reply))
+        self.questions.hand_out(QuestionRequest(*self._find(code), visit, reply))
 
     def answer(self, code: str, number: int, answer: bool, reply: Callable[[Taken | Exception], None]) -> None:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
