@@ -54,7 +54,9 @@ def test_a_run_that_stops_by_its_width_may_be_watched(tmp_path: Path) -> None:
     made(tmp_path / "run.db", until_width=40.0)
     view = read_view(tmp_path / "run.db")
     assert view.done < view.planned
-    assert "at most 40 wide" in looking(view.spec)
+    (level,) = view.levels
+    assert level.result is not None
+    assert "at most 40 wide" in looking(view.spec, level.result)
     assert f"<b>{view.done} of {view.planned}</b>" in run_page(view)
 
 

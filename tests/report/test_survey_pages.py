@@ -75,7 +75,7 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
         )
     )
     text = words(page)
-    assert "2026-W46 300 2,600 … 3,000 2026-W47 12 none" in text
+    assert "week answers interval (€) 2026-W46 300 2,600 … 3,000 2026-W47 12 none" in text
     assert "It has moved." in text
     assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
     assert 'data-state="closed"' in page

@@ -43,10 +43,10 @@ def group_page(results: GroupResults) -> str:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
     rule = "The dashed line is the overall value." if results.overall else ""
     dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
-    summary += f"; begun {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
     if results.by:
         summary += f"; stated range {plain(results.range[0])} to {plain(results.range[1])}"
-    return _page(results, first, f"{summary}.", tables, results.notes(), rule, results.to_act_on())
+    begun = tuple(dict.fromkeys((dates[0], dates[-1]))) if dates else ()
+    return _page(results, first, summary, tables, results.notes(), rule, results.to_act_on(), begun)
 
 
 def pair_page(results: Comparisons) -> str:
@@ -56,7 +56,7 @@ def pair_page(results: Comparisons) -> str:
     heads = ("difference of", "estimate", f"{100 * results.confidence_level:.4g}% interval", "p-value")
     ends = drawn_range(lines, results.range)
     table = _table(results.title, heads, lines, cells, (min(ends[0], 0.0), max(ends[1], 0.0)), 0.0)
-    summary = f"{counted(len(lines), 'difference')} of {len(results.names):,} runs."
+    summary = f"{counted(len(lines), 'difference')} of {len(results.names):,} runs"
     return _page(results, results.title, summary, [table], results.notes(), "The dashed line is no difference.")
 
 
@@ -108,6 +108,7 @@ def _page(
     notes: Sequence[str],
     rule: str,
     act: Sequence[str] = (),
+    begun: Sequence[str] = (),
 ) -> str:
     return render_page(
         "groups.html.j2",
@@ -115,6 +116,7 @@ def _page(
         results.to_dict(),
         SCRIPTS,
         summary=summary,
+        begun=begun,
         tables=tables,
         notes=notes,
         rule=rule,

@@ -2,6 +2,7 @@
 
 from privatile.estimator.spec import RunSpec
 from privatile.result.result import QuantileResult
+from privatile.result.sentence import ANY_SHAPE
 
 NAMES = {0.25: "The lower quartile", 0.5: "The median", 0.75: "The upper quartile"}
 
@@ -38,14 +39,16 @@ OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth"}
 
 def how_read(result: QuantileResult) -> str:
     """Where estimate and interval come from."""
-    method = result.method
-    if result.inference.is_any_shape and result.design in ("straddle", "open"):
+    method, any_shape = result.method, result.inference.is_any_shape
+    if result.interval_so_far is not None and not result.valid_at_every_look:
+        method, any_shape = "anytime", result.anytime_condition == ANY_SHAPE
+    if any_shape and result.design in ("straddle", "open"):
         return (
             "The interval ends at the innermost questions that the answers place below and above the quantile: of the "
             "distribution it needs nothing, and it holds at every look. The estimate is where a curve through all "
             "answers so far crosses the level, moved into the interval."
         )
-    if result.inference.is_any_shape:
+    if any_shape:
         return (
             "The estimate is where the curve through all answers so far crosses the level. The interval holds what "
             "that curve gives, and the questions between which the answers place the quantile."
@@ -65,8 +68,8 @@ def how_read(result: QuantileResult) -> str:
     return f"{curve}, widened so that it holds at every look at once (anytime)."
 
 
-def looking(spec: RunSpec) -> str:
-    """What watching the interval means for its confidence."""
+def looking(spec: RunSpec, result: QuantileResult) -> str:
+    """What watching the interval that is drawn means for its confidence."""
     if spec.until_width is not None:
         return (
             f"It stays valid however often one looks: the run stops by itself once it is at most "
@@ -74,6 +77,7 @@ def looking(spec: RunSpec) -> str:
         )
     if spec.design == "open":
         return "The interval stays valid however often one looks, and whenever the run is ended."
-    if spec.design == "straddle" and not spec.declared.continuous and spec.interval in ("default", "any-shape"):
-        return "The interval stays valid however often one looks; a dashed one holds at the planned end only."
+    if result.valid_at_every_look or result.interval_so_far is not None:
+        dashed = "; the dashed one holds at the planned end only" if result.other is not None else ""
+        return f"The interval stays valid however often one looks{dashed}."
     return "Stopping a run because of what this interval shows voids its confidence."

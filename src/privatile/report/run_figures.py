@@ -20,7 +20,7 @@ def trajectory_figure(view: RunView) -> "Figure":
     figure = Figure(figsize=(6.4, 0.6 + 2.9 * len(view.levels)), layout="constrained")
     axes = figure.subplots(len(view.levels), 1, squeeze=False)[:, 0]
     for level, panel in zip(view.levels, axes, strict=True):
-        path = level.path(1200)
+        path, result = level.shown_path(1200), level.result
         questions, alpha = ("low and high question", 0.22) if level.history.straddles else ("question", 0.45)
         asked = ~path.searched
         panel.fill_between(
@@ -29,11 +29,12 @@ def trajectory_figure(view: RunView) -> "Figure":
         )  # fmt: skip
         if path.search:
             panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
-        condition = "" if level.result is None or not level.result.condition else f", {level.result.condition}"
-        name = f"{100 * view.spec.confidence_level:g}% interval{condition}"
+        name = f"{100 * view.spec.confidence_level:g}% interval"
+        if result is not None:
+            name += f", {result.condition if result.interval_so_far is None else result.anytime_condition}"
         panel.fill_between(path.rounds, path.low, path.high, color=BLUE, alpha=0.25, linewidth=0.8, label=name)
-        if level.result is not None and level.result.other is not None:
-            for ends, text in ((path.other_low, OTHER_NAMES[level.result.other.method]), (path.other_high, None)):
+        if result is not None and result.other is not None:
+            for ends, text in ((path.other_low, OTHER_NAMES[result.other.method]), (path.other_high, None)):
                 panel.plot(path.rounds, ends, color=BLUE, linewidth=0.9, linestyle=(0, (5, 3)), label=text)
         panel.plot(path.rounds, path.question_center, color=GREY, linestyle="none", marker=".", markersize=2.5)
         if not np.isnan(path.estimate).all():  # an interval that is open on one side has none

@@ -34,7 +34,7 @@ CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 
 def run_page(view: RunView) -> str:
     """The whole page."""
-    paths = [level.path(view.points) for level in view.levels]
+    paths = [level.shown_path(view.points) for level in view.levels]
     found = [findings(view, level) for level in view.levels]
     first_of_all = to_look_at_first(found)
     rest = [[each for each in own if each not in first_of_all] for own in found]
@@ -68,7 +68,7 @@ def run_page(view: RunView) -> str:
         unit="person" if view.spec.person else "record",
         day=day(view.created),
         options=data_and_options(view),
-        looking=looking(view.spec),
+        looking="" if result is None else looking(view.spec, result),
         own_levels=result is not None and len({client.level for client in result.clients}) > 1,
         budgets=_budgets(view),
         fact_rows=_fact_rows(view),

@@ -208,8 +208,15 @@ class LevelView:
             range=stated,
             search=search,
             whole=self.whole,
-            digits_width=math.nan if self.result is None else self.result.digits_width(self.result.confidence_interval),
+            digits_width=math.nan if self.result is None else self.result.digits_width(self.result.first_interval),
         )
+
+    def shown_path(self, most: int) -> ThinPath:
+        """The path with the interval that stands first beside it: while the run is unfinished the anytime one."""
+        path = self.path(most)
+        if self.result is None or self.result.interval_so_far is None:
+            return path
+        return replace(path, low=path.anytime_low, high=path.anytime_high)
 
 
 @dataclass(frozen=True)

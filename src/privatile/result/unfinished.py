@@ -32,4 +32,6 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     # The smooth one holds at the end only; the any-shape one may be the anytime interval, which stands first.
     if result.valid_at_every_look or (other is not None and other.interval == result.anytime):
         other = None
+    elif other is not None:
+        other = other._replace(condition=f"{other.condition}, at the planned end only")
     return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))

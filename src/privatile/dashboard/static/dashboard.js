@@ -66,7 +66,7 @@
     say("left-note", level.values_left && interval ? `If it is not so: ${ends}` : "");
     const own = level.other ? privatileFormat(width(level.other), level.path.range) : null;
     say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
-      + (state.status === "finished" ? "" : "; it holds at the planned end only") : level.contradiction);
+      : level.contradiction);
     const has = level.anytime != null, kind = kindOf(level);
     document.getElementById("choice").hidden = level.always || !interval;  // nothing to choose
     for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {

@@ -110,10 +110,15 @@ function privatileChart(figure, path, options) {
     while (chart.cursor.idx == null && i > 0 && x[i] > to) i--;
     const unit = by === "round" ? "round " : "record ";
     let text = `${unit}${whole.format(x[i])}: `;
-    text += data.low[i] == null ? `question ${format(data.question_high[i])}, search`
-      : data.estimate[i] == null ? "no estimate" : `estimate ${format(data.estimate[i])}`;
+    text += data.low[i] == null && data.estimate[i] == null ? `question ${format(data.question_high[i])}, search`
+      : data.estimate[i] == null ? "no estimate"
+      : `estimate ${data.whole && Number.isInteger(data.estimate[i]) ? whole.format(data.estimate[i]) : format(data.estimate[i])}`;
     if (data.low[i] != null) text += `, interval ${format(data.low[i], false)} … ${format(data.high[i], true)}`;
-    if (data.other_low && data.other_low[i] != null) text += `, beside it ${format(data.other_low[i], false)} … ${format(data.other_high[i], true)}`;
+    if (data.other_low && data.other_low[i] != null) {
+      const [low, high] = [data.other_low[i], data.other_high[i]];
+      const own = privatileFormat(privatileWidth(low, high, data.estimate[i] ?? (low + high) / 2, data.range), data.range);
+      text += `, beside it ${own(low, false)} … ${own(high, true)}`;
+    }
     readout.textContent = `${text}   (shown: ${whole.format(from)} to ${whole.format(to)})`;
   }
 
