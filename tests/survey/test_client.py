@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import threading
 import time
+import urllib.error
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -294,6 +295,61 @@ def test_certificates_are_checked(survey: FakeSurvey, tmp_path: Path) -> None:
         assert survey.requests == []
         client = SurveyClient(url, tmp_path / "answers.db", cafile=tmp_path / "authority.pem", epsilon=0.1)
         assert client.answer(new_code(), PLANTED).outcome == "counted"
+
+
+@network
+def test_nobody_who_listens_at_first_is_told_soon_and_nothing_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    code = new_code()
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        client = SurveyClient(address, tmp_path / "answers.db", epsilon=0.1)
+        with pytest.raises(ConnectionError, match=f"nobody listens at {address} .*no coin was drawn.*survey serve"):
+            client.answer(code, PLANTED)
+    assert sum(pauses) <= 10.0  # of 120 seconds of patience
+    with AnswerFile.open(tmp_path / "answers.db") as file:
+        assert (file.has_asked(code), file.find("", code)) == (False, None)
+
+
+@network
+def test_a_bit_that_was_drawn_is_delivered_with_all_patience_where_nobody_listens_for_a_while(
+    survey: FakeSurvey, url: str, tmp_path: Path
+) -> None:
+    refusals: dict[str, int] = {}
+
+    def refusing(client: SurveyClient) -> SurveyClient:
+        connect = client._opener.open
+
+        def open_(request: Any, timeout: float) -> Any:
+            path = request.full_url.removeprefix(url)
+            if refusals.get(path, 0):
+                refusals[path] -= 1
+                raise urllib.error.URLError(ConnectionRefusedError(111, "Connection refused"))
+            return connect(request, timeout=timeout)
+
+        client._opener.open = open_  # type: ignore[method-assign, assignment]
+        return client
+
+    def client() -> SurveyClient:
+        return refusing(SurveyClient(url, tmp_path / "answers.db", epsilon=0.1))
+
+    code = new_code()
+    refusals.update(question=4, answer=1000)  # after 1, 3, 7 and 15 seconds, and for ever
+    with pytest.raises(ConnectionError, match=r"gives no answer .*stays the same"):
+        client().answer(code, PLANTED, patience=20.0)
+    with AnswerFile.open(tmp_path / "answers.db") as file:
+        stored = file.find("", code)
+    assert stored is not None
+    refusals |= {"survey.json": 6, "answer": 6}
+    assert client().answer(code, PLANTED).answer == stored.answer
+    assert (survey.questions, len(survey.answers)) == (1, 1)
+    refusals["survey.json"] = 6  # the control: with a code that was not used here
+    with pytest.raises(ConnectionError, match="nobody listens"):
+        client().answer(new_code(), PLANTED, confirmed=True)
 
 
 def test_a_value_that_is_no_number_is_refused_in_words(tmp_path: Path) -> None:

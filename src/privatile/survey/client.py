@@ -12,6 +12,7 @@ import math
 import numbers
 import re
 import secrets
+import socket
 import ssl
 import time
 import urllib.error
@@ -40,6 +41,9 @@ BETWEEN = 1e-6
 
 LARGEST_REPLY = 1 << 16
 REQUEST_SECONDS = 20.0
+FIRST_CONTACT = 5.0
+"""Seconds to wait for somebody who listens, where this device has fetched no question with the code yet."""
+
 SAME_LENGTH = 120
 """Bytes of a request: a yes is as long as a no."""
 
@@ -84,8 +88,11 @@ class SurveyClient:
         """Answer with a code, or send the answer again that was drawn before.
 
         Where the survey cannot be reached within `patience` seconds a ConnectionError ends it. Then call it again: the
-        bit, once drawn, stays the same. `confirmed` says that the person has not answered elsewhere; it is needed
-        where the question was handed out before, or where this device has answered another survey at this address.
+        bit, once drawn, stays the same. Where nobody listens at the address at all, and no question was fetched with
+        the code before, it ends after a few seconds: no coin is drawn before the question was fetched.
+
+        `confirmed` says that the person has not answered elsewhere; it is needed where the question was handed out
+        before, or where this device has answered another survey at this address.
         """
         if not CODE.fullmatch(code):
             raise InputError("a code has 22 letters, digits, - and _; what was given does not look like one.")
@@ -96,7 +103,9 @@ class SurveyClient:
             raise DataError("the value is missing: a person without one does not answer.")
         deadline = time.monotonic() + patience
         with AnswerFile.open(self._store) as file:
-            survey, mechanism, step = self._settings(deadline)
+            # A bit may have been drawn with a code that was used here before: it is delivered with all patience.
+            contact = math.inf if file.has_asked(code) else time.monotonic() + FIRST_CONTACT
+            survey, mechanism, step = self._settings(deadline, contact)
             stored = file.find(survey, code)
             if stored is None:
                 if step and not (math.isfinite(value) and abs(math.remainder(value, step)) <= BETWEEN * step):
@@ -108,8 +117,10 @@ class SurveyClient:
                 )
             return self._deliver(file, stored, deadline)
 
-    def _settings(self, deadline: float) -> tuple[str, RandomizedResponse, float]:
-        facts = self._request("survey.json", None, deadline, lambda reply: isinstance(reply.get("survey"), str))
+    def _settings(self, deadline: float, contact: float) -> tuple[str, RandomizedResponse, float]:
+        facts = self._request(
+            "survey.json", None, deadline, lambda reply: isinstance(reply.get("survey"), str), contact
+        )
         mechanism = read_threshold(facts.get("threshold"))
         if mechanism.threshold > self._weakest:
             most = RandomizedResponse.from_threshold(self._weakest).epsilon
@@ -173,14 +184,19 @@ class SurveyClient:
         return SentAnswer(stored.answer, float(stored.query), lies, outcome)
 
     def _request(
-        self, path: str, body: dict[str, Any] | None, deadline: float, is_readable: Callable[[dict[str, Any]], bool]
+        self,
+        path: str,
+        body: dict[str, Any] | None,
+        deadline: float,
+        is_readable: Callable[[dict[str, Any]], bool],
+        contact: float = math.inf,
     ) -> dict[str, Any]:
-        """A request, repeated as it is until the survey says something final."""
+        """A request, repeated as it is until the survey says something final; until `contact` somebody must listen."""
         data = None if body is None else json.dumps(body).encode().ljust(SAME_LENGTH)
         pause = 1.0
         while True:
             request = urllib.request.Request(self._address + path, data, {"Content-Type": "application/json"})
-            wait, trouble = pause, "its reply cannot be read"
+            wait, trouble, nobody = pause, "its reply cannot be read", False
             try:
                 with self._opener.open(request, timeout=REQUEST_SECONDS) as reply:
                     text, until = b"", max(deadline, time.monotonic() + REQUEST_SECONDS)
@@ -207,6 +223,13 @@ class SurveyClient:
                         "survey's own, name the file of its authority as cafile; nothing was sent."
                     ) from None
                 trouble = str(reason)
+                nobody = isinstance(reason, ConnectionRefusedError | socket.gaierror)
+            contact = contact if nobody else math.inf  # somebody is there
+            if contact < math.inf and time.monotonic() + wait > min(contact, deadline):
+                raise ConnectionError(
+                    f"nobody listens at {self._address} ({trouble}): nothing was sent, and no coin was drawn. Check "
+                    "the address, and that the survey is served (`privatile survey serve`), then call this again."
+                )
             if time.monotonic() + wait > deadline:
                 raise ConnectionError(
                     f"the survey at {self._address} gives no answer ({trouble}). Try again later: a bit that has been "
