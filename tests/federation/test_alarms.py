@@ -23,6 +23,7 @@ from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS,
 from privatile.federation.run.status import read_status
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Hello, Link
+from privatile.server.alarms import NO_PROCESS, read_alarms
 from tests.federation.test_journal import Port, Table
 
 ROOT = Path(__file__).parents[2]
@@ -333,3 +334,16 @@ def test_by_default_a_silent_site_is_seen_after_a_minute_and_pauses_the_run_with
     assert defaults == {name: options[name] for name in defaults}  # in Python and on the command line
     assert defaults["deadline"] <= 60.0
     assert defaults["deadline"] * defaults["patience"] <= 300.0
+
+
+def test_a_stop_on_purpose_is_known_by_what_happened_and_not_by_its_words(table: Table) -> None:
+    store = table.service.coordinator.store
+    (killed,) = [alarm for alarm in read_alarms(store, {}, alive=False) if alarm.kind == "stopped"]
+    assert (killed.text, killed.was_asked_for) == (NO_PROCESS, False)
+    for words in ("the coordinator was stopped", NO_PROCESS):
+        table.service.journal.note("stopped", words)
+        (stopped,) = [alarm for alarm in read_alarms(store, {}, alive=False) if alarm.kind == "stopped"]
+        assert (stopped.text, stopped.was_asked_for) == (words, True)
+    table.service.journal.note("started", "the coordinator continues the run")
+    table.service.journal.note("no broker", "it is away")
+    assert {alarm.was_asked_for for alarm in read_alarms(store, {}, alive=False)} == {False}

@@ -63,6 +63,8 @@ class Alarm(NamedTuple):
     since: float
     """Seconds since 1970."""
     text: str
+    was_asked_for: bool = False
+    """Of `stopped`: whether somebody has stopped the run on purpose, since its process has said so."""
 
     @property
     def title(self) -> str:
@@ -72,17 +74,6 @@ class Alarm(NamedTuple):
         ('silent: north', 'paused')
         """
         return f"waiting for {self.client}" if self.kind == "waiting" else ": ".join(filter(None, self[:2]))
-
-    @property
-    def was_asked_for(self) -> bool:
-        """Whether somebody has stopped the run on purpose: its process has said so.
-
-        >>> Alarm("stopped", None, 0.0, "the coordinator was stopped").was_asked_for
-        True
-        >>> Alarm("stopped", None, 0.0, NO_PROCESS).was_asked_for
-        False
-        """
-        return self.kind == "stopped" and self.text != NO_PROCESS
 
 
 class Badge(NamedTuple):
@@ -229,7 +220,9 @@ def _condition(store: RunStore, kind: str) -> Alarm | None:
     rows = store.query(
         "SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", _OPPOSITES[kind]
     )
-    return Alarm(kind, None, rows[0][1], rows[0][2]) if rows and rows[0][0] == kind else None
+    if not rows or rows[0][0] != kind:
+        return None
+    return Alarm(kind, None, rows[0][1], rows[0][2], was_asked_for=kind == "stopped")
 
 
 def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, float], now: float) -> list[Alarm]:
