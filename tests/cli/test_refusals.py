@@ -136,6 +136,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("compare", "run.db", "run.db", "--disjoint", "--q", 0.3), "no level 0.3"),
     (("ledger", "show"), "One is made when"),
     (("ledger", "show", "--ledger", "run.db"), "not a ledger"),
+    (("ledger", "show", "run.db"), "not a ledger"),
+    (("ledger", "show", "run.db", "--ledger", "run.db"), "both name the ledger"),
     (("ledger", "release", "run-1", "--ledger", "junk.db"), "not a ledger"),
     (("plan",), "two of three"),
     (("plan", "--epsilon", 1), "--width W"),
@@ -317,6 +319,7 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
         (("1", "2"), "was given 2 times"),
         (("east=1",), "'east', which is not a client"),
         (("north=much",), "takes a number; got 'much'"),
+        (("0.1, 0.5",), "one by one: --epsilon 0.1 --epsilon 0.5"),
     ],
 )
 def test_a_federations_numbers_are_given_once(given: tuple[str, ...], text: str) -> None:

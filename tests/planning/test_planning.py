@@ -76,6 +76,26 @@ def test_no_budget_makes_up_for_too_few_records() -> None:
     made = plan_run([0.5], clients(records=200), width=0.002)
     assert made.needs[0].epsilon is None
     assert "no ε up to 10 is enough" in made.to_text()
+    # Where the ε was to be found, none is made up for those who cannot have the width; the control has one.
+    lost, found = (plan_run([0.5], clients(), wanted="epsilon", width=width).to_text() for width in (0.001, 0.06))
+    assert "no ε up to 10 is enough" in lost
+    assert ("With " in lost, "With " in found) == (False, True)
+
+
+def test_the_plan_that_a_preview_names_has_its_rounds_and_levels_share_a_warning() -> None:
+    threshold = RandomizedResponse.from_epsilon(1.0).threshold
+    small = (ClientSpec("all", threshold, 0.98, 7840), ClientSpec("islands", threshold, 0.02, 160))
+
+    def of(*held: ClientSpec, levels: tuple[float, ...] = (0.5,)) -> Preview:
+        return preview(RunSpec("x", levels, held, "linear", 0.0, 1.0, weighting="size"))
+
+    (command,) = of(*small).in_units()
+    assert f"--records 8000 --epsilon 1 --rounds {of(*small).rounds[0]} --spread" in command
+    (alone,) = of(ClientSpec("all", threshold, 1.0, 8000)).in_units()
+    assert "--rounds" not in alone
+    warned = [text for _, text in of(ClientSpec("all", threshold, 1.0, 8000), levels=(0.1, 0.3, 0.9)).warnings()]
+    assert any(text.endswith("(Levels 0.1, 0.9.)") for text in warned)
+    assert len(set(warned)) == len(warned)
 
 
 def test_units_follow_from_a_guess_of_the_distribution() -> None:

@@ -11,6 +11,18 @@ from privatile.cli.printing import echo_json
 from privatile.core.words import counted
 
 LEDGER = file("--ledger", "FILE", "The ledger; yours in your state folder unless given.")
+PATH = click.argument("path", required=False, type=click.Path(path_type=Path))
+SAME = file("--ledger", "FILE", "The same as PATH.")
+
+
+def _the_ledger(path: Path | None, ledger: Path | None) -> Path:
+    """The ledger that a command is about: by its argument or by its option, else one's own."""
+    from privatile.api.folders import ledger_path
+    from privatile.errors import InputError
+
+    if path is not None and ledger is not None:
+        raise InputError("PATH and --ledger both name the ledger. Give one of them.")
+    return path or ledger or ledger_path()
 
 
 @click.group()
@@ -19,20 +31,21 @@ def ledger() -> None:
 
 
 @ledger.command()
-@LEDGER
+@PATH
+@SAME
 @json_flag("The statement")
-def show(ledger: Path | None, as_json: bool) -> None:
-    """Per data set: records, answers given, records reserved and left, runs, the most any record has spent.
+def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
+    """Of the ledger at PATH (yours unless given) per data set: records, answers, runs, the most any record has spent.
 
-    A data set is a client's column with its content. They are numbered in the order in which they first answered;
-    where a client and column come twice, other content came under the same name.
+    Also how many records are reserved for a run and how many are left unasked, where there are any. A data set is a
+    client's column with its content. They are numbered in the order in which they first answered; where a client and
+    column come twice, other content came under the same name.
     """
-    from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
     from privatile.result.number_words import finite
 
-    with Ledger.open(ledger or ledger_path(), create=False, read_only=True) as book:
+    with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book:
         facts = statement(book)
     if as_json:
         # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it, and
@@ -92,8 +105,8 @@ def release(run: str, ledger: Path | None) -> None:
 
 
 @ledger.command()
-@click.argument("path", required=False, type=click.Path(path_type=Path))
-@file("--ledger", "FILE", "The same as PATH.")
+@PATH
+@SAME
 @json_flag("The outcome")
 @click.pass_context
 def verify(context: click.Context, path: Path | None, ledger: Path | None, as_json: bool) -> None:
@@ -102,13 +115,10 @@ def verify(context: click.Context, path: Path | None, ledger: Path | None, as_js
     Exit code 1, with the reason, where it does not verify. Who has the key can alter a ledger so that it verifies, and
     an older copy of a ledger verifies too: those are found by the runs and coordinators that have seen it further on.
     """
-    from privatile.api.folders import ledger_path
     from privatile.client.ledger.ledger import Ledger
-    from privatile.errors import InputError, LedgerBusy, LedgerError
+    from privatile.errors import LedgerBusy, LedgerError
 
-    if path is not None and ledger is not None:
-        raise InputError("PATH and --ledger both name the ledger. Give one of them.")
-    where = path or ledger or ledger_path()
+    where = _the_ledger(path, ledger)
     if not where.exists():
         raise LedgerError(f"there is no ledger at {where}. Give the path of a ledger file.")
     entries, reason = None, None

@@ -59,7 +59,10 @@ def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, .
         try:
             value = float(text)
         except ValueError:
-            raise InputError(f"--{option} takes a number; got {text!r}.") from None
+            parts = [part.strip() for part in text.split(",")]
+            each = " ".join(f"--{option} {part}" for part in parts)
+            several = f" Give several one by one: {each}." if len(parts) > 1 else ""
+            raise InputError(f"--{option} takes a number; got {text!r}.{several}") from None
         if equals:
             by_client[name] = value
         else:

@@ -88,6 +88,9 @@ class RunPlan:
     def to_text(self) -> str:
         """The answer, then who was thought of and what they would give."""
         spec, guess = self.preview.spec, self.preview.guess
+        if not self._is_met:
+            # Of the people, or of the budgets, the proportions alone were given: there is nothing to say about them.
+            return "\n".join(self._answer()[:-1])
         lines = [*self._answer(), *self._who()]
         if guess is not None:
             lines.append(f"Units: {guess.words}.")
@@ -102,6 +105,14 @@ class RunPlan:
                 "for clients that share one distribution only."
             )
         return "\n".join(lines)
+
+    @property
+    def _is_met(self) -> bool:
+        """Whether the people or the ε that were to be found for the first interval exist; true where none were."""
+        if self.wanted == "width" or not self.needs:
+            return True
+        first = self.needs[0]
+        return (first.people if self.wanted == "people" else first.epsilon) is not None
 
     def _answer(self) -> list[str]:
         """What was asked for, in a sentence for each interval."""

@@ -9,7 +9,7 @@ What it warns of comes from the functions that give a result its caveats.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from privatile.estimator.auto import supported
@@ -163,7 +163,10 @@ class Preview:
             return []
         spec = self.spec
         levels = "".join(f" -q {level:g}" for level in spec.levels) if spec.levels != (0.5,) else ""
-        rest = "" if spec.rounds is None else f" --rounds {spec.rounds}"
+        # A small client may leave fewer rounds than as many people at one place have.
+        together = replace(spec, clients=(replace(spec.clients[0], weight=1.0, records=self.asked),))
+        fewer = spec.rounds is None and self.rounds[0] != together.plan(0).rounds
+        rest = f" --rounds {spec.rounds or self.rounds[0]}" if spec.rounds is not None or fewer else ""
         rest += "" if spec.confidence_level == 0.95 else f" --confidence-level {spec.confidence_level:g}"
         rest += " --simultaneous" if spec.simultaneous else ""
         rest += "" if spec.values == "any" else f" --values {spec.values}"
@@ -175,17 +178,23 @@ class Preview:
 
         The most important first, of the first level; then what other levels have beside it.
         """
-        lines: dict[tuple[str, str], None] = {}
-        common = set(self.caveats[0]).intersection(*self.caveats)
+        levels: dict[Caveat, list[str]] = {}
         for level, found in zip(self.spec.levels, self.caveats, strict=True):
             first, rest = to_act_on_and_rest(found)
             for caveat in (*first, *rest):
-                whose = "" if caveat in common else f" (Level {level:g}.)"
-                lines[caveat.code, f"Beware: {caveat.text}{whose}"] = None
+                levels.setdefault(caveat, []).append(f"{level:g}")
+        lines = []
+        for caveat, whose in levels.items():
+            about = (
+                f" ({'Level' if len(whose) == 1 else 'Levels'} {', '.join(whose)}.)"
+                if len(whose) < len(self.caveats)
+                else ""
+            )
+            lines.append((caveat.code, f"Beware: {caveat.text}{about}"))
         if self.cures:
             words = " ".join(cure.to_text() for cure in self.cures)
-            lines["cures", f"{words} Each changes whose quantile it is."] = None
-        return list(lines)
+            lines.append(("cures", f"{words} Each changes whose quantile it is."))
+        return lines
 
 
 def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
