@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
 from privatile.federation.run.serve import ServeOptions, serve_run
+from privatile.federation.setup import broker
 from privatile.federation.setup.broker import check_configuration
 from privatile.federation.setup.broker_binary import find_binary, is_new_enough
 from privatile.federation.setup.check import check
@@ -76,3 +78,18 @@ def test_a_broken_server_is_passed_over_too(tmp_path: Path, monkeypatch: pytest.
     found = find_binary()
     assert found.path != fake
     assert found.passed_over == (f"{fake} does not run (CalledProcessError).",)
+
+
+def test_a_free_port_is_none_that_outgoing_connections_get_and_never_the_same_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [broker.free_port() for _ in range(200)]
+    assert len(set(found)) == len(found)
+    ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if ephemeral.exists():
+        first, last = map(int, ephemeral.read_text().split())
+        assert not any(first <= port <= last for port in found)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(broker, "_CANDIDATES", iter([taken.getsockname()[1], found[0]]))
+        assert broker.free_port() == found[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import sqlite3
@@ -82,6 +83,14 @@ def end(processes: list[subprocess.Popen[bytes]]) -> None:
             process.kill()
 
 
+def all_ended(processes: list[subprocess.Popen[bytes]]) -> bool:
+    return all(process.poll() is not None for process in processes)
+
+
+def serving_failed(processes: list[subprocess.Popen[bytes]]) -> bool:
+    return any(process.poll() not in (None, 0) for process in processes)
+
+
 AT_ONCE = {
     "too many": (PEOPLE // 2 + 10, False, ()),
     "people": (PEOPLE // 2, True, ("--person", "who")),
@@ -99,7 +108,11 @@ def test_two_clients_at_once_with_one_ledger(
     serving = [federation.start_serve() for federation in studies]
     joining = [federation.start_join("site0", *options) for federation in studies]
     try:
-        codes = [process.wait(PATIENCE) for process in joining]
+        with contextlib.suppress(TimeoutError):
+            asyncio.run(until(lambda: all_ended(joining) or serving_failed(serving)))
+        logs = {str(path): path.read_text()[-1000:] for path in tmp_path.glob("*/*.log")}
+        assert all_ended(joining), logs
+        codes = [process.wait() for process in joining]
         told = [(federation.folder / "site0.log").read_text() for federation in studies]
         if both:
             assert codes == [0, 0], told

@@ -1,12 +1,15 @@
 """The embedded broker: one nats-server process, for organizers without a broker of their own."""
 
 import contextlib
+import itertools
 import logging
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from privatile.errors import BrokerError
@@ -18,6 +21,9 @@ log = logging.getLogger("privatile.federation.broker")
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 """How long to wait until the server listens, and until it has ended."""
+
+PORTS = range(20_000, 32_768)
+"""Where a free port is looked for."""
 
 PORT_IN_USE = (
     "Stop that program, choose another port with `privatile federation renew --port`, or use a running broker: "
@@ -117,11 +123,28 @@ class EmbeddedBroker:
             self._process.wait()
 
 
+def _shuffled_ports() -> Iterator[int]:
+    while True:
+        yield from random.SystemRandom().sample(PORTS, len(PORTS))
+
+
+_CANDIDATES = _shuffled_ports()
+
+
 def free_port() -> int:
-    """A port of this machine that is free now: for trials, audits and tests."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of this machine that is free now, and another one at every call: for trials, audits and tests.
+
+    None of those that systems give to outgoing connections (from 32768 on): one of these could take it before a server
+    does, or while the server is away; even whoever tries to reach the server, by connecting with itself.
+
+    >>> free_port() in PORTS
+    True
+    """
+    for port in itertools.islice(_CANDIDATES, len(PORTS)):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise BrokerError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free. Stop some programs that listen.")
 
 
 def check_configuration(binary: Path, files: BrokerFiles) -> None:
