@@ -26,7 +26,7 @@ from privatile.federation.record import (
 from privatile.federation.record.countersignature import countersign
 from privatile.federation.record.document import SOFTWARE
 from privatile.federation.wire.keys import KeyPair
-from privatile.result.caveats import CENTRAL, UNWEIGHTED
+from privatile.result.caveats import CENTRAL, unweighted
 from privatile.server.coordinator import Coordinator
 from privatile.server.program import hash_sources
 from privatile.server.run_file import RunStore
@@ -160,7 +160,7 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
     told = [text for text in checked.not_checked if named in text]
     assert [text.rpartition(": ")[2] for text in told] == ["caveats, estimand"]
     added = [text for text in checked.not_checked if "that the record lacks and this program adds" in text]
-    assert [text.rpartition("adds: ")[2] for text in added] == [CENTRAL.text, UNWEIGHTED.text]
+    assert [text.rpartition("adds: ")[2] for text in added] == [CENTRAL.text, unweighted().text]
     assert any(record["body"]["results"][0]["estimand"] in text for text in checked.not_checked)
 
 

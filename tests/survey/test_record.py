@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import html
 import json
+import re
 import stat
 import time
 from collections.abc import Callable
@@ -24,6 +26,8 @@ from privatile.federation.record.checks import Checks
 from privatile.federation.record.document import read_record, sign
 from privatile.federation.run.lock import lock_folder
 from privatile.federation.wire.keys import KeyPair
+from privatile.report.run_page import run_page
+from privatile.report.view import read_results, read_view
 from privatile.server.open_rounds import Phase
 from privatile.survey.codes import read_codes
 from privatile.survey.folder import SurveyFolder
@@ -32,6 +36,7 @@ from privatile.survey.service import SurveyService
 from privatile.survey.serving import _say_ready, trial_certificate
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
+from tests.made_runs import long_run
 from tests.survey.kit import Clock, make_study, make_survey, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
@@ -76,7 +81,7 @@ def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
     assert "300 counted" in text
     assert "1 late" in text
     assert "plant, weight 0.6678" in text
-    assert "the mixture of 2 groups" in text, "what is a client elsewhere"
+    assert "the mixture of 2 strata" in text, "what is a client elsewhere"
     notes = [line[13:] for line in text.splitlines() if line.startswith("note ")]
     assert notes == json.loads(privatile("status", closed.path, "--json").output)["caveats"] != []
     facts = json.loads(privatile("status", closed.path, "--json").output)
@@ -98,6 +103,30 @@ def test_the_record_verifies_from_the_counts(closed: SurveyFolder, tmp_path: Pat
     content = record.read_text()
     assert closed.study().page_sha256 in content
     assert not any(one.code in content for one in read_codes(closed.codes_file))
+
+
+def test_who_reads_of_a_survey_reads_of_strata(closed: SurveyFolder, tmp_path: Path) -> None:
+    """One word for one thing in report, text and check; fields of the record keep the name that all runs have."""
+
+    def read(page: str) -> str:
+        return html.unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<(style|script|svg)\b.*?</\1>", "", page, flags=re.S)))
+
+    record = release(closed)
+    (told,) = record["body"]["results"]
+    texts = [
+        read(run_page(read_view(closed.run_file))),
+        read_results(closed.run_file)[0].to_text(),
+        verify_survey_record(record, closed.run_file).to_text(),
+        " ".join([told["estimand"], *(caveat["text"] for caveat in told["caveats"])]),
+    ]
+    for text in texts:
+        assert re.search("strat(a|um)", text)
+        assert not re.search("client", text, re.I), text
+    assert [one["name"] for one in told["clients"]] == ["office", "plant"]
+    # The control: the same page of any other run has clients.
+    other = read(run_page(read_view(long_run(tmp_path / "run.db", rounds=20))))
+    assert "clients" in other
+    assert not re.search("strat(a|um)", other)
 
 
 def test_an_altered_record_is_found(closed: SurveyFolder) -> None:

@@ -10,6 +10,7 @@ from privatile.core.words import counted
 from privatile.report.history import LevelHistory
 from privatile.report.view import LevelView, RunView
 from privatile.result.number_words import significant
+from privatile.result.part_words import parts_of
 from privatile.result.result import QuantileResult
 from privatile.result.severity import MOST_TO_ACT_ON, to_act_on_and_rest
 
@@ -40,7 +41,7 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
         found.append(_settled(level, result))
     # Silence is told by the result's own caveat; so is a run that goes on.
     if not level.history.silent.any():
-        text = "Every client answered in every round."
+        text = f"Every {result.parts.one} answered in every round."
         found.append(Finding("good", "Everybody answered", text))
     found.append(_possible(view, level.history))
     if result.located and len(result.clients) > 1:
@@ -67,7 +68,11 @@ def caveat_findings(result: QuantileResult) -> list[Finding]:
     """What the result carries, the most important first, without standing remarks: those are in the documentation."""
     first, rest = to_act_on_and_rest(result.caveats)
     return [
-        Finding("note" if caveat.severity == "note" else "worry", CAVEAT_TITLES[caveat.code], caveat.text)
+        Finding(
+            "note" if caveat.severity == "note" else "worry",
+            CAVEAT_TITLES[caveat.code].format(one=result.parts.one, many=result.parts.many),
+            caveat.text,
+        )
         for caveat in (*first, *rest)
     ]
 
@@ -78,7 +83,7 @@ CAVEAT_TITLES = {
     "slope": "Slope unknown",
     "curvature": "A bent distribution",
     "relaxations": "Few relaxations",
-    "dominance": "One client decides",
+    "dominance": "One {one} decides",
     "contradiction": "A contradiction",
     "declaration": "Not shown as declared",
     "not-validated": "Too little information",
@@ -97,8 +102,8 @@ CAVEAT_TITLES = {
     "missing": "Missing values",
     "dither": "Dithered values",
     "file": "About this file only",
-    "silent": "Silent clients",
-    "much-silence": "Silent clients",
+    "silent": "Silent {many}",
+    "much-silence": "Silent {many}",
     "partly-asked": "Groups that had answered in part",
     "unfinished": "Unfinished",
     "goes-on": "The run goes on",
@@ -156,6 +161,7 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
 
 
 def _possible(view: RunView, history: LevelHistory) -> Finding:
+    parts = parts_of(view.spec.weighting)
     counts = zip(view.spec.clients, history.state.ones, history.state.asked, strict=True)
     liars = [client.name for client, ones, asked in counts if client.mechanism.impossible(ones, asked)]
     if liars:
@@ -163,13 +169,13 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
             "worry",
             "Impossible answers",
             f"The share of yes of {', '.join(liars[:5])}{' and others' if len(liars) > 5 else ''} lies outside what "
-            f"randomized response can give, by more than {IMPOSSIBLE:g} standard errors: not an honest client.",
+            f"randomized response can give, by more than {IMPOSSIBLE:g} standard errors: not an honest {parts.one}.",
         )
     return Finding(
         "good",
         "Answers are possible",
-        "Every client's share of yes is one that honest randomized response can give. (A liar who stays inside cannot "
-        "be seen; the table says what one could do.)",
+        f"Every {parts.one}'s share of yes is one that honest randomized response can give. (A liar who stays inside "
+        "cannot be seen; the table says what one could do.)",
     )
 
 
@@ -192,7 +198,7 @@ def _differences(history: LevelHistory, result: QuantileResult) -> Finding:
     if excess > freedom + 4.0 * math.sqrt(2.0 * freedom):
         return Finding(
             "note",
-            "The clients differ",
+            f"The {result.parts.many} differ",
             f"{spread} Their distributions differ, so other weights would give another estimand.",
         )
-    return Finding("good", "The clients agree", f"{spread} Chance alone would give as much.")
+    return Finding("good", f"The {result.parts.many} agree", f"{spread} Chance alone would give as much.")

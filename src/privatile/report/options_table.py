@@ -6,6 +6,7 @@ from privatile.core.words import duration, listed, moment
 from privatile.estimator.spec import RunSpec
 from privatile.report.view import RunView
 from privatile.result.number_words import epsilon_text, plain
+from privatile.result.part_words import STRATA, parts_of
 from privatile.result.rows import MISSING, TARGETS
 
 NAMED_CLIENTS = 8
@@ -31,7 +32,7 @@ def data_and_options(view: RunView) -> list[Option]:
         ("levels" if len(spec.levels) > 1 else "level", ", ".join(f"{level:g}" for level in spec.levels)),
         ("ε", " to ".join(dict.fromkeys(epsilon_text(end) for end in (epsilons[0], epsilons[-1])))),
         ("unit of privacy", "person" if spec.person else "record"),
-        ("weights of the clients", spec.weighting),
+        (f"weights of the {parts_of(spec.weighting).many}", "given" if spec.weighting == STRATA else spec.weighting),
         ("values declared", spec.values),
         ("interval asked for", spec.interval),
         ("confidence", f"{100 * spec.confidence_level:g}%{', for all levels at once' if spec.joint > 1 else ''}"),

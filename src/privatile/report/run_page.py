@@ -19,6 +19,7 @@ from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
 from privatile.result.number_words import share_text
+from privatile.result.part_words import parts_of
 from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.sentence import LISTED, grid_text
 from privatile.server.run_file import RunStore
@@ -64,6 +65,7 @@ def run_page(view: RunView) -> str:
         over=view.finished is not None,
         records=view.records,
         clients=len({client.holder or client.name for client in clients}),
+        parts=parts_of(view.spec.weighting),
         epsilon=max(client.mechanism.epsilon for client in clients),
         unit="person" if view.spec.person else "record",
         day=day(view.created),

@@ -19,6 +19,7 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
 from privatile.inference.inference import Inference
 from privatile.result.diagnostics import cure
+from privatile.result.part_words import CLIENTS, PartWords, parts_of
 from privatile.result.result import Caveat, ConfidenceInterval
 
 NEAR_END = 0.01
@@ -37,7 +38,6 @@ CENTRAL = Caveat(
     "Whoever holds all the data in one place could release this quantile with far less noise under central "
     "differential privacy; local privacy is for data whose owners do not trust one holder.",
 )
-UNWEIGHTED = Caveat("unweighted", "Records count alike within a client: no survey weights were given.")
 MISSING_CAVEATS = {
     "noise": "Missing values, if any, answered at random: a client with a share π of them counts with weight p(1 − π) "
     "instead of p.",
@@ -128,10 +128,15 @@ def caveats_beforehand(settings: ReportSettings, clients: Sequence[Client], *, a
         yield PERSON
     yield CENTRAL
     if settings.survey is None:
-        yield UNWEIGHTED
+        yield unweighted(parts_of(settings.weighting))
     else:
         took_part = sum(client.records for client in clients)
         yield Caveat("survey-weights", settings.survey.to_text(len(clients), took_part))
+
+
+def unweighted(parts: PartWords = CLIENTS) -> Caveat:
+    """No record counts more than another of its client."""
+    return Caveat("unweighted", f"Records count alike within a {parts.one}: no survey weights were given.")
 
 
 def _range_caveats(settings: ReportSettings, plan: Plan, inference: Inference) -> Iterator[Caveat]:

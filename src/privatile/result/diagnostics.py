@@ -29,6 +29,7 @@ from privatile.inference.influence import largest_influences
 from privatile.inference.readings import Readings
 from privatile.inference.trajectory import Trajectory
 from privatile.result.number_words import finite, rank_text
+from privatile.result.part_words import CLIENTS, PartWords, parts_of
 from privatile.result.result import Caveat
 from privatile.result.rows import Row
 
@@ -76,7 +77,8 @@ def diagnose(
     """
     asked = state.asked if settings.until_width is not None else None
     grid = settings.declared.step is not None
-    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid)
+    parts = parts_of(settings.weighting)
+    first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid, parts=parts)
     found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
     if isinstance(plan, OpenPlan) and evidence.straddled is not None:
         found += _if_people_lie(plan, trajectory, evidence.straddled)
@@ -113,7 +115,13 @@ def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> It
 
 
 def known_beforehand(
-    level: float, clients: Sequence[Client], method: str, asked: Sequence[int] | None = None, *, grid: bool = False
+    level: float,
+    clients: Sequence[Client],
+    method: str,
+    asked: Sequence[int] | None = None,
+    *,
+    grid: bool = False,
+    parts: PartWords = CLIENTS,
 ) -> list[Row | Caveat]:
     """What sizes, budgets and weights alone show: whether they are enough, and which client decides the width.
 
@@ -125,7 +133,7 @@ def known_beforehand(
     caveats = support.caveats
     if caveats and not method.startswith(ANY_SHAPE_METHOD):
         caveats = (other_support(level, clients, method),)
-    return [support.row, *caveats, *_dominance(clients)]
+    return [support.row, *caveats, *_dominance(clients, parts)]
 
 
 def other_support(level: float, clients: Sequence[Client], method: str) -> Caveat:
@@ -321,15 +329,15 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         )
 
 
-def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
+def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Caveat]:
     """Which client adds most to the variance."""
-    parts: dict[str, float] = {}
+    added: dict[str, float] = {}
     for client in clients:
-        parts[client.held_by] = parts.get(client.held_by, 0.0) + client.noise(client.records)
-    if len(parts) < 2:
+        added[client.held_by] = added.get(client.held_by, 0.0) + client.noise(client.records)
+    if len(added) < 2:
         return
-    name = max(parts, key=parts.__getitem__)
-    share = parts[name] / math.fsum(parts.values())
+    name = max(added, key=added.__getitem__)
+    share = added[name] / math.fsum(added.values())
     weight = math.fsum(client.weight for client in clients if client.held_by == name)
     text = f"{name}, {100 * share:.0f}% of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
@@ -338,6 +346,6 @@ def _dominance(clients: Sequence[Client]) -> Iterator[Row | Caveat]:
         larger = " or a larger ε" if bounded else ""
         yield Caveat(
             "dominance",
-            f"Client {name} makes up {100 * share:.0f}% of the variance: more records{larger} there narrow the "
-            "interval most.",
+            f"{parts.one.capitalize()} {name} makes up {100 * share:.0f}% of the variance: more records{larger} there "
+            "narrow the interval most.",
         )

@@ -19,6 +19,7 @@ from privatile.result.client_facts import ClientFacts
 from privatile.result.document import Library, document, frame
 from privatile.result.layout import as_html, as_text
 from privatile.result.number_words import nearest_inside, outward, plain
+from privatile.result.part_words import CLIENTS, PartWords
 from privatile.result.rows import Row, client_rows_of, rows_of, shown_rows_of
 from privatile.result.sentence import grid_text, headline_of, sentence_of
 from privatile.result.severity import LOST, SEVERITIES, Severity
@@ -114,6 +115,8 @@ class QuantileResult:
     """Whether the confidence is that of all levels of the run at once."""
     missing: str = "noise"
     """What became of missing values: "noise", "drop" or "fail"."""
+    parts: PartWords = CLIENTS
+    """What `clients` are called in words."""
     column: str = ""
     """What the numbers are: the name of their column, or what a study calls them."""
     date: str | None = field(default=None, compare=False)
@@ -262,7 +265,7 @@ class QuantileResult:
 
     def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
         """One list of rows per client, or per one of `clients`, such as `classes`."""
-        return client_rows_of(self.clients if clients is None else clients)
+        return client_rows_of(self.clients if clients is None else clients, self.parts)
 
     def facts(self) -> dict[str, Any]:
         """All facts as plain values: one entry of the document's `results`."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from privatile.estimator.values import parse_values
 from privatile.result.client_facts import ClientFacts
 from privatile.result.number_words import epsilon_text, finite, outward_to, rank_text, share_text
+from privatile.result.part_words import PartWords
 from privatile.result.sentence import grid_text
 
 if TYPE_CHECKING:
@@ -140,11 +141,11 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
     return [row for row in rows_of(result) if row.key not in hidden]
 
 
-def client_rows_of(clients: Sequence[ClientFacts]) -> list[list[Row]]:
-    """One list of rows per client."""
+def client_rows_of(clients: Sequence[ClientFacts], parts: PartWords) -> list[list[Row]]:
+    """One list of rows per client, whose name stands under what it is."""
     return [
         [
-            Row("name", "client", client.name, client.name),
+            Row("name", parts.one, client.name, client.name),
             Row("records", "records", client.records, f"{client.records:,}"),
             Row("asked", "asked", client.asked, f"{client.asked:,}"),
             Row("epsilon", "ε", finite(client.epsilon), epsilon_text(client.epsilon)),

@@ -73,9 +73,9 @@ Found = TypeVar("Found", bound=Coded)
 def most_important_first(*found: Found) -> tuple[Found, ...]:
     """In the order of the table: a quantile outside the range comes before all else.
 
-    >>> from privatile.result.caveats import CENTRAL, UNWEIGHTED
+    >>> from privatile.result.caveats import CENTRAL, unweighted
     >>> from privatile.result.result import Caveat
-    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), UNWEIGHTED)]
+    >>> [caveat.code for caveat in most_important_first(CENTRAL, Caveat("range", ""), unweighted())]
     ['range', 'central', 'unweighted']
     """
     return tuple(sorted(found, key=lambda one: _ORDER[one.code]))

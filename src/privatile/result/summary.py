@@ -23,6 +23,7 @@ from privatile.result.caveats import caveats, interval_caveats, said_once
 from privatile.result.client_facts import by_holder, client_facts
 from privatile.result.diagnostics import diagnose
 from privatile.result.explain import explain
+from privatile.result.part_words import parts_of
 from privatile.result.result import QuantileResult, in_units, interval_in_units
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 from privatile.result.severity import most_important_first
@@ -100,6 +101,7 @@ def summarize(
         missing=settings.missing,
         column=settings.value,
         simultaneous=settings.joint > 1,
+        parts=parts_of(settings.weighting),
     )
 
 
@@ -154,13 +156,13 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     words = f"The {level:.6g} quantile{name} of {value}"
     if settings.survey is not None:
         words += f" (weighted by {settings.survey.column})"
-    clients = len({client.held_by for client in plan.clients})
-    if clients > 1:
+    number, parts = len({client.held_by for client in plan.clients}), parts_of(settings.weighting)
+    if number > 1:
         mixture = {
-            "equal": f"the mixture of {clients} clients with equal weight",
-            "size": f"all records of {clients} clients together",
-            "precision": f"{clients} clients, said to share one distribution, weighted by precision",
-        }.get(settings.weighting, f"the mixture of {clients} clients with the weights given")
+            "equal": f"the mixture of {number} clients with equal weight",
+            "size": f"all records of {number} clients together",
+            "precision": f"{number} clients, said to share one distribution, weighted by precision",
+        }.get(settings.weighting, f"the mixture of {number} {parts.many} with the weights given")
         words += f" in {mixture}"
     if any(client.level != plan.clients[0].level for client in plan.clients):
         words += f" (clients' own levels average to {plan.level:.6g})"

@@ -1,6 +1,5 @@
 """What the pages of a survey show, as plain values: computed from closed rounds, never from the open one."""
 
-import re
 from typing import Any
 
 from privatile.core.words import moment
@@ -12,15 +11,6 @@ from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.run import Standing
 from privatile.survey.store import StratumTotals
 from privatile.survey.study import SurveyStudy
-
-
-def of_groups(text: str) -> str:
-    """A sentence of a result in the words of a survey: what is a client elsewhere is a group of people here.
-
-    >>> of_groups("of the mixture of 2 clients with the weights given. Silent clients: 1 of 2, most often plant")
-    'of the mixture of 2 groups with the weights given. Silent groups: 1 of 2, most often plant'
-    """
-    return re.sub(r"\b(Silent|[0-9][0-9,]*) client(?=s?\b)", r"\1 group", text)
 
 
 def public_state(state: OpenRound) -> str:
@@ -129,11 +119,9 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         "condition": None if anytime is None else condition,
         "final": None if final is None else list(final),
         "shown": _as_shown(result, anytime, final),
-        "sentence": of_groups(result.sentence),
-        "drift": of_groups(moved[0]) if moved else None,
-        "caveats": [
-            of_groups(one.text) for one in result.caveats if one.severity != "standing" and one.code != "moved"
-        ],
+        "sentence": result.sentence,
+        "drift": moved[0] if moved else None,
+        "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],
         "liars": list(result.facts().get("liars") or ()),
     }
 

@@ -9,6 +9,7 @@ from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.ending import End, Reason
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.result.part_words import STRATA
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
 from privatile.server.periods import Period, weekly
@@ -36,7 +37,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
         high=study.range[1],
         design="open",
         confidence_level=study.confidence_level,
-        weighting="given",
+        weighting=STRATA,
         values=study.values,
         missing="fail",  # a person without a number sends nothing
         until_width=study.end_width or None,
