@@ -399,6 +399,42 @@ def test_a_round_with_a_new_key_is_complete_where_it_was_closed_whatever_the_ope
         assert same_state(again.replica, live.replica)
 
 
+@pytest.mark.parametrize("stolen", [False, True])
+def test_a_new_log_that_began_with_a_key_that_was_replaced_since_can_be_read_again(stolen: bool) -> None:
+    peers = stored()
+    after(peers, 1)
+    for peer in peers:
+        peer.log.begin_epoch(1)
+        peer.replica.new_epoch(1)
+        peer.read = 0
+    log = [entry for peer in peers[:3] for entry in say(peer)]  # just enough checkpoints
+    peers[0].follow(log)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    log += key_votes(peers[1:], "peer0", key_of("peer0 again"))
+    log += [*(answer_of(peer) for peer in peers[1:]), *close_votes(peers[1:3])]
+    for peer in peers:
+        peer.follow(log)
+    late = peers[0].replica.checkpoint("peer0").pack(peers[0].key)  # of a round after which the key no longer holds
+    peers[0].key = key_of("peer0 again")
+    log += say(peers[1])
+    for peer in peers:
+        peer.follow(log)
+    log += [answer_of(peer) for peer in peers[:3]]
+    live, again = peers[1:3]
+    for peer in (live, again):
+        peer.follow(log)
+        peer.save()
+    assert live.replica.committed == 2
+    again.replica, again.read = again.log.read_again(keys_of(live)), 0
+    again.follow([("peer0", late), *log[1:]] if stolen else log)
+    assert again.replica.recovering is stolen
+    if not stolen:
+        assert (again.replica.asks, again.replica.missing) == (live.replica.asks, ["peer3"])
+        assert same_state(again.replica, live.replica)
+
+
 @pytest.mark.parametrize("twice", ["an answer", "a vote to close"])
 def test_what_counted_for_nobody_and_was_written_again_does_not_complete_a_round(twice: str) -> None:
     """A liar's last entry of a round stands in the log before that round, too: there nobody has counted it."""

@@ -1,12 +1,14 @@
 """Going back to an earlier round, and following rounds that others have closed."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
-from privatile.errors import ProtocolError
+from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.replica import chain as chains
-from privatile.federation.replica.entries import ClosedRound, read_entry
+from privatile.federation.replica.entries import AnyEntry, Checkpoint, ClosedRound, read_entry
 from privatile.federation.replica.standing import Gathered, Standing
 from privatile.federation.replica.unread import Unread
+from privatile.federation.wire.keys import PublicKeys
 
 
 class Following(Standing):
@@ -38,6 +40,26 @@ class Following(Standing):
         """The log is read from the end of this round: nothing counts before the last one that is known (`Unread`)."""
         if self.closed > settled:
             self._unread = Unread(self._history, epoch, settled, self._tolerate + 1)
+
+    def _read(self, sender: str, payload: bytes) -> AnyEntry:
+        """An entry, with the key that its sender has at this place of the log; raises as `read_entry` does."""
+        again = self._unread
+        if again is None:
+            return read_entry(payload, self.keys[sender].signer)
+        if self._recovery is None:
+            return read_entry(payload, again.keys[sender].signer)
+        # A new log that is read again: a checkpoint has the key that held after its round.
+        for keys in self._history.keys_of(sender):
+            with contextlib.suppress(NotSigned):
+                entry = read_entry(payload, keys.signer)
+                if keys == self.keys[sender] or self._is_checkpoint_with(keys, entry):
+                    return entry
+        raise NotSigned("it is not signed with the key that its sender had there.")
+
+    def _is_checkpoint_with(self, keys: PublicKeys, entry: AnyEntry) -> bool:
+        if not isinstance(entry, Checkpoint) or entry.round > self.closed:
+            return False
+        return self._history.keys_after(entry.round).get(entry.sender) == keys
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

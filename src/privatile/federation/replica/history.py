@@ -86,6 +86,11 @@ class History:
         changes = (change for record in self.records[:number] for change in record.new_keys)
         return self._keys | {change.client: change.keys for change in changes}
 
+    def keys_of(self, client: str) -> list[PublicKeys]:
+        """All keys that a peer has had, up to the last closed round."""
+        changes = (change for record in self.records for change in record.new_keys)
+        return [self._keys[client], *(change.keys for change in changes if change.client == client)]
+
     def _begin(self) -> None:
         self.records: list[RoundRecord] = []
         self.chains = [self._first]

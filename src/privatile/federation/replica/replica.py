@@ -58,14 +58,11 @@ class Replica(Following):
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
         if self.aborted or (self.finished and not self.recovering):
             return
-        # In a log that is read again everybody has the key that it had there.
-        unread = self._unread if self._recovery is None else None
-        keys = (self.keys if unread is None else unread.keys).get(sender)
-        if keys is None:
+        if sender not in self.keys:
             yield self._happening("unsigned", sender, "the study has no such peer")
             return
         try:
-            entry = read_entry(payload, keys.signer)
+            entry = self._read(sender, payload)
         except NotSigned as error:
             yield self._happening("unsigned", sender, str(error))
             yield from self._wait(sender, payload)  # its key may be replaced in a round that is not known here
