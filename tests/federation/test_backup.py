@@ -41,7 +41,7 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
         run = federation.open_run()
         async with federation.running_broker():
             first, other = federation.coordinator(run), federation.client("site1")
-            async with tasks(first.run(), federation.client("site0").run(), other.run()):
+            async with tasks(first.run(), other.run(), federation.client("site0").run()) as running:
                 await until(lambda: run.coordinator.done >= 5)
                 # In threads: the run goes on meanwhile.
                 copies = [await asyncio.to_thread(back_up, folder, tmp_path / f"study{k}") for k in range(3)]
@@ -51,7 +51,7 @@ def test_backups_of_a_running_federation_are_whole_and_can_be_put_back(tmp_path:
                 await until(lambda: run.coordinator.done > backed_up + 5)
                 other.stop()
                 first.stop()
-                await asyncio.sleep(0.1)
+                assert await asyncio.wait_for(asyncio.gather(*running[:2]), PATIENCE) == ["stopped", "stopped"]
             run.store.close()
             assert all("rounds done" in one.state for one in copies)
             assert "entries in the ledger" in ledger.state
