@@ -188,7 +188,7 @@ def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) 
                         await operator.nc.publish(victim, b"rubbish %d" % number)
                     await until(lambda: coordinator.metrics.value("unsigned", client="site1") >= 10)
                     await until(lambda: coordinator.metrics.value("unsigned", client="site0") >= 20)
-                # The operator's ten, one of which may be read from the broker's storage too; mallory's would be 20 more.
+                # The operator's ten, one of which may be read from storage too; mallory's would be 20 more.
                 assert coordinator.metrics.value("unsigned", client="site1") in (10, 11)
                 assert not coordinator._intake.quarantined
                 assert coordinator.metrics.value("restored_questions") == 0
