@@ -1,5 +1,7 @@
 """Your own loop: an interval that holds whatever the distribution, at every look, without a planned end."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,9 @@ def test_a_declaration_and_an_end_that_was_fixed_beforehand() -> None:
     assert [result.other is None for result in results] == [True, True, False, False]
     with pytest.raises(InputError, match="answers"):
         OnlineQuantile(q=0.5, epsilon={"a": 2.0}, range=(0, 120), answers=0)
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": 1.0}, {"epsilon": {"a": 1.0}, "weights": 1.0}, {"epsilon": {}}])
+def test_clients_that_are_not_named_are_asked_for(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="name"):
+        OnlineQuantile(q=0.5, range=(0, 120), **wrong)

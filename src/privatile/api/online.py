@@ -54,9 +54,9 @@ class OnlineQuantile:
         answers: int | None = None,
     ) -> None:
         check_level(q)
+        epsilon = by_client_name("epsilon", epsilon)
         if not epsilon:
             raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
-        epsilon = by_client_name("epsilon", epsilon)
         weights = None if weights is None else by_client_name("weights", weights)
         if weights is not None and set(weights) != set(epsilon):
             raise InputError("weights must name the same clients as epsilon.")

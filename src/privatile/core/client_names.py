@@ -29,6 +29,8 @@ def by_client_name(what: str, given: Mapping[str, float]) -> dict[str, float]:
     ...
     privatile.errors.InputError: epsilon names client 'Köln' more than once. Give each client one number.
     """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what} must name its clients; got {given!r:.60}. Give a number for each: {{'north': 1.0}}.")
     named: dict[str, float] = {}
     for text, number in given.items():
         name = client_name(str(text))
