@@ -97,6 +97,7 @@ def test_the_page_says_what_the_result_says(result: QuantileResult, page: str) -
     # Where the answers place the quantile nowhere there is no estimate, and none is drawn.
     assert (facts["results"][0]["estimate"], path["estimate"][-1]) == (None, None)
     assert not result.located
+    assert page.count('data-label="share below">not known<') == len(result.clients)
     assert path["low"][-1] == pytest.approx(low, abs=tolerance)
     assert path["high"][-1] == pytest.approx(high, abs=tolerance)
     before = path["estimate"].index(next(value for value in path["estimate"] if value is not None))
@@ -167,8 +168,13 @@ def test_only_our_own_style_and_scripts_are_not_escaped() -> None:
     assert not any("autoescape" in path.read_text() for path in templates)
 
 
-def test_the_clients_bars_are_the_results_rank_intervals(result: QuantileResult, page: str) -> None:
+def test_the_clients_bars_are_the_results_rank_intervals(tmp_path: Path, page: str) -> None:
     """The drawn bar spans `local_rank_interval`, which the JSON holds too; on the drawing 0 … 1 is 4 … 224 pixels."""
+    assert 'class="bar c0"' not in page  # that quantile was not located
+    view = read_view(long_run(tmp_path / "run.db", rounds=40, length=100, design="auto"))
+    (result,) = [level.result for level in view.levels if level.result is not None]
+    assert result.located
+    page = run_page(view)
     drawn = re.findall(r'class="forest">\s*<svg.*?class="bar c0" points="([\d.]+),8 ([\d.]+),8"', page, re.S)
     facts = Reader(page).facts["results"][0]["clients"]
     assert len(drawn) == len(facts) == len(result.clients)

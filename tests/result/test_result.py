@@ -61,6 +61,10 @@ def test_the_sentence_itself_says_that_the_quantile_was_not_found(
     lost = replace(result, caveats=(*result.caveats, Caveat(code, "Whatever.")))
     assert words in lost.sentence
     assert "is estimated at" not in lost.sentence
+    # Without an estimate no share lies below it.
+    shares = [row.text for rows in lost.client_rows() for row in rows if row.key.startswith("local_rank")]
+    assert shares == ["not known", "–"] * len(lost.clients)
+    assert "not known" not in result.to_text()
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 60.0), (140.0, 200.0)])

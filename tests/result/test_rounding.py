@@ -77,6 +77,6 @@ def test_a_range_that_begins_above_zero_is_never_shown_from_zero(result: Quantil
 def test_bounds_of_clients_are_rounded_outward_too(result: QuantileResult) -> None:
     assert rank_text(0.12301) == "±0.124 in rank"
     facts = replace(result.clients[0], local_rank_interval=(0.1239, 0.4561))
-    (rows,) = replace(result, clients=(facts,)).client_rows()
+    (rows,) = replace(result, clients=(facts,), caveats=()).client_rows()
     (text,) = (row.text for row in rows if row.key == "local_rank_interval")
     assert text == "0.123 … 0.457"

@@ -62,7 +62,9 @@ def federation() -> None:
     "--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; by their records unless given."
 )
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
-@click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
+@click.option(
+    "--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where the quantile can lie."
+)
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
 @click.option("--rounds", type=int, help="Rounds; 100 to 500 suffice, 200 unless given.")
 @click.option("--open", "is_open", is_flag=True, help="Records arrive over weeks: --records is the most of a client.")

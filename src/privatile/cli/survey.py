@@ -53,7 +53,9 @@ def survey() -> None:
 @click.option("--value", required=True, help='What people are asked for, in words: "monthly salary before tax".')
 @click.option("--unit", default="", help="Its unit: €, drinks a week, days.")
 @click.option("--epsilon", type=float, required=True, metavar="NUMBER", help="Privacy budget of a person. No default.")
-@click.option("--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where q can lie.")
+@click.option(
+    "--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where the quantile can lie."
+)
 @click.option("--codes", type=click.IntRange(1), metavar="N", help="How many people get a code.")
 @click.option("--stratum", "strata", multiple=True, metavar="NAME=N", help="A group and its codes; repeat for each.")
 @click.option(

@@ -217,14 +217,14 @@ def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
     )
     for client in clients[:most]:
         rank, interval = client.local_rank, client.local_rank_interval
-        known = all(math.isfinite(value) for value in (rank, *interval))
+        known = level.result.located and all(math.isfinite(value) for value in (rank, *interval))
         rows.append(
             {
                 "facts": client,
                 "bar": round(60 * max(client.weight / heaviest, 0.02), 1),
                 "answered": rounds[client.name] / max(len(level.history), 1),
                 "rank_chart": dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
-                "rank_text": share_text(rank),
+                "rank_text": share_text(rank if level.result.located else math.nan),
             }
         )
     return rows

@@ -265,7 +265,7 @@ class QuantileResult:
 
     def client_rows(self, clients: tuple[ClientFacts, ...] | None = None) -> list[list[Row]]:
         """One list of rows per client, or per one of `clients`, such as `classes`."""
-        return client_rows_of(self.clients if clients is None else clients, self.parts)
+        return client_rows_of(self.clients if clients is None else clients, self.parts, located=self.located)
 
     def facts(self) -> dict[str, Any]:
         """All facts as plain values: one entry of the document's `results`."""

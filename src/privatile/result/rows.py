@@ -3,6 +3,7 @@
 One list of rows feeds the text, the HTML and the JSON.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -141,8 +142,11 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
     return [row for row in rows_of(result) if row.key not in hidden]
 
 
-def client_rows_of(clients: Sequence[ClientFacts], parts: PartWords) -> list[list[Row]]:
-    """One list of rows per client, whose name stands under what it is."""
+def client_rows_of(clients: Sequence[ClientFacts], parts: PartWords, *, located: bool) -> list[list[Row]]:
+    """One list of rows per client, whose name stands under what it is.
+
+    Where no estimate is shown (not `located`), no share below it is.
+    """
     return [
         [
             Row("name", parts.one, client.name, client.name),
@@ -152,7 +156,12 @@ def client_rows_of(clients: Sequence[ClientFacts], parts: PartWords) -> list[lis
             Row("truth_rate", "true bits", client.truth_rate, f"{(1.0 + client.truth_rate) / 2.0:.1%}"),
             Row("weight", "weight", client.weight, f"{client.weight:.4f}"),
             Row("level", "level", client.level, f"{client.level:g}"),
-            Row("local_rank", "share below", finite(client.local_rank), share_text(client.local_rank)),
+            Row(
+                "local_rank",
+                "share below",
+                finite(client.local_rank),
+                share_text(client.local_rank if located else math.nan),
+            ),
             Row(
                 "local_rank_interval",
                 "interval",
@@ -160,7 +169,9 @@ def client_rows_of(clients: Sequence[ClientFacts], parts: PartWords) -> list[lis
                 " … ".join(
                     f"{outward_to(end, 3, up=up):.3f}"
                     for end, up in zip(client.local_rank_interval, (False, True), strict=True)
-                ),
+                )
+                if located
+                else "–",
             ),
             Row("lying_rank", "if it lied", finite(client.lying_rank), rank_text(client.lying_rank)),
         ]

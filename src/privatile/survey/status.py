@@ -90,7 +90,7 @@ def read_status(folder: SurveyFolder) -> SurveyStatus:
         restored = store.restored()
     alarms = []
     if process is None and state.phase is not Phase.CLOSED:
-        text = "no gateway takes answers; `privatile survey serve` continues"
+        text = "no gateway takes answers; start it with `privatile survey serve`"
         alarms.append(Alarm("stopped", None, state.since, text))
     live = live_facts(study, state, found, late, opened)
     facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms, restored)
