@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privatile.core.messages import Answer
+from privatile.federation.coordinator import service as service_module
 from privatile.federation.coordinator.answer_intake import MOST_OFFENCES
 from privatile.federation.coordinator.journal import Uncounted
 from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.run.serve import OpenRun
-from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
+from privatile.federation.wire.messages import (
+    LARGEST_ANSWER,
+    AnswerMessage,
+    Hello,
+    Link,
+    Welcome,
+    question_digest,
+    read_message,
+)
 from tests.federation.kit import Federation, make_study
 
 
@@ -67,6 +77,46 @@ def test_bad_and_repeated_answers_in_turn_do_not_grow_the_journal(table: Table) 
         service._intake.readmit("site1")
         rows += service._notes.worth_a_row("rejected", "site1")
     assert rows <= ROWS_PER_CLIENT + 10
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_nobody_is_welcomed_before_stored_answers_are_read(
+    table: Table, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    """A lost ledger's answer may wait at the broker: a restored one must hear of it, or it goes on too early."""
+    service, key = table.service, table.federation.sites["site1"].key()
+    hello = Hello(table.federation.study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None).pack(key)
+    heard: list[Welcome] = []
+
+    class Broker(Port):
+        """Keeps an answer of site1, which says hello at every moment."""
+
+        def __init__(self, *_: object) -> None:
+            self.lost = asyncio.Event()
+
+        async def open(self, *_: object, replicas: int) -> None:
+            service._catching_up = service._catching_up and not early
+            await service._on_hello(self, "site1", hello)  # type: ignore[arg-type]
+
+        async def stored_answer(self, client: str) -> bytes | None:
+            await service._on_hello(self, "site1", hello)  # type: ignore[arg-type]
+            return table.answer(client) if client == "site1" else None
+
+        async def ask(self, payload: bytes) -> str:
+            await service._on_hello(self, "site1", hello)  # type: ignore[arg-type]
+            service.stop()
+            return ""
+
+        async def welcome(self, client: str, payload: bytes) -> None:
+            message = read_message(payload, table.federation.directory.key().public.signer, LARGEST_ANSWER)
+            assert isinstance(message, Welcome)
+            heard.append(message)
+
+    monkeypatch.setattr(service_module, "connected", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(service_module, "CoordinatorPort", Broker)
+    assert asyncio.run(service.run()) == "stopped"
+    stands = [None if one.ledger is None else one.ledger.sequence for one in heard]
+    assert set(stands) == ({None, 1} if early else {1})  # the control: with the ledger as it was before that answer
 
 
 def test_declared_restores_do_not_grow_the_journal(table: Table) -> None:

@@ -84,6 +84,8 @@ class CoordinatorService:
         self._published = b""
         """What the broker should keep: the last question that was published."""
         self._paused_for = ""
+        self._catching_up = False
+        """Whether answers that came while no coordinator listened are still to be read."""
         self._broker_lost = False
         self._opened = 0.0
         """When the open round was first asked by this process, in seconds since 1970."""
@@ -129,7 +131,7 @@ class CoordinatorService:
                 async with connected(
                     "coordinator", self.urls, self.key, self.authority, self._changed.set
                 ) as connection:
-                    port = CoordinatorPort(connection, self.study.identity)
+                    port, self._catching_up = CoordinatorPort(connection, self.study.identity), True
                     await port.open(self._on_answer, self._on_hello, replicas=self.replicas)
                     self.backoff.reset()
                     self.metrics.set("connected", 1)
@@ -169,10 +171,12 @@ class CoordinatorService:
     # -- rounds --------------------------------------------------------------------------------------------------
 
     async def _session(self, port: CoordinatorPort) -> None:
+        if not self._stop.is_set() and (self._intake.is_open or self._open_round()):
+            await self._read_stored_answers(port)
+        self._catching_up = False
         guard = asyncio.create_task(self._guard_question(port))
         guard.add_done_callback(lambda _: self._changed.set())
         try:
-            first = True
             while self._end is None and not port.lost.is_set():
                 if self._stop.is_set():
                     await self._say_goodbye(port)
@@ -182,9 +186,6 @@ class CoordinatorService:
                     return
                 await self._publish(port, self._ask)
                 self._published = self._ask
-                if first:
-                    await self._read_stored_answers(port)
-                    first = False
                 await self._collect(port, guard)
         finally:
             guard.cancel()
@@ -325,6 +326,8 @@ class CoordinatorService:
             self._changed.set()
 
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
+        if self._catching_up:
+            return  # its ledger may be further on than is known here; it says hello again when it hears the question
         try:
             greeting = self._intake.greet(client, payload, self.coordinator.done, secrets.token_hex(16))
         except ProtocolError as error:
