@@ -85,10 +85,7 @@ def test_a_free_port_is_none_that_outgoing_connections_get_and_never_the_same_ag
 ) -> None:
     found = [broker.free_port() for _ in range(200)]
     assert len(set(found)) == len(found)
-    ephemeral = Path("/proc/sys/net/ipv4/ip_local_port_range")
-    if ephemeral.exists():
-        first, last = map(int, ephemeral.read_text().split())
-        assert not any(first <= port <= last for port in found)
+    assert set(found) <= set(range(1024, 32_768))  # where Linux begins, unless somebody has changed it
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setattr(broker, "_CANDIDATES", iter([taken.getsockname()[1], found[0]]))
