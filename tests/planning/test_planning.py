@@ -1,4 +1,5 @@
 import math
+import re
 from typing import Any
 
 import pytest
@@ -45,6 +46,10 @@ def test_a_plan_finds_people_or_epsilon_and_is_then_about_them() -> None:
         assert made.preview.rank_widths[0] <= 0.06
     assert people.people == people.needs[0].people == pytest.approx(53_264, rel=1e-3)
     assert "about 53,300 people" in people.to_text()
+    assert "With 5,000 people at each of 4 clients" in epsilon.to_text()
+    # One number for one thing.
+    alone = plan_run([0.5], clients(1), wanted="people", width=0.06).to_text()
+    assert re.findall("about ([0-9,]+) people", alone)[::2] == ["53,300"] * 2
     # What was given is not looked for.
     assert people.needs[0].epsilon is None
     assert epsilon.needs[0].people is None

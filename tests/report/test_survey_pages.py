@@ -48,6 +48,12 @@ def test_before_there_is_an_interval_none_is_shown() -> None:
     few = facts(estimate=None, interval=None, shown=None, answers=0, first_interval_after=740)
     assert "it takes at least about 740 answers" in words(SurveyPages().live(few))
     assert "at least about" not in words(SurveyPages().live({**few, "answers": 740}))
+    for most in ({"codes": 90}, {"most_answers": 90}):
+        told = words(SurveyPages().live({**few, **most}))
+        assert (
+            "hardly one to come: it takes at least about 740 answers, often more, and this survey can have 90" in told
+        )
+    assert "hardly" not in words(SurveyPages().live({**few, "codes": 740, "most_answers": 740}))
     assert "2,860" not in text
     assert "new ones show once their round is full" in text
     closed = words(SurveyPages().live(facts(estimate=None, interval=None, shown=None, answers=29, state="closed")))

@@ -54,7 +54,7 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         rest = {**asdict(facts), "datasets": lines, "person_epsilon": finite(facts.person_epsilon)}
         echo_json({"ledger": str(book.path), **rest})
         return
-    click.echo(f"{book.path}: {facts.entries} entries")
+    click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}")
     sets = facts.datasets
     # Of data sets of one name the first run tells which is which.
     several = len({(one.client, one.column) for one in sets}) < len(sets)
@@ -131,8 +131,8 @@ def verify(context: click.Context, path: Path | None, ledger: Path | None, as_js
         reason = str(error)
     if as_json:
         echo_json({"ledger": str(where), "verifies": reason is None, "entries": entries, "reason": reason})
-    elif reason is None:
-        click.echo(f"{where} verifies: {entries:,} entries, with the key {key}.")
+    elif entries is not None:
+        click.echo(f"{where} verifies: {counted(entries, 'entry', 'entries')}, with the key {key}.")
     else:
         click.echo(f"{where} does not verify: {reason}", err=True)
     if reason is not None:

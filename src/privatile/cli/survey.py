@@ -135,7 +135,7 @@ def init(
     click.echo(f"organiser  {survey_address(made.address)}organiser#t={token}")
     click.echo("           ^ your own page: keep this address for yourself; it is shown only now")
     click.echo(f"needs      at least about {made.first_interval_after:,} answers, often more, until there is a result")
-    if min(made.codes, made.end_answers or made.codes) < made.first_interval_after:
+    if made.most_answers < made.first_interval_after:
         click.echo(_too_few(made), err=True)
     click.echo(f"Next: privatile survey serve {shlex.quote(str(folder.path))}")
 
@@ -144,10 +144,9 @@ def _too_few(study: "SurveyStudy") -> str:
     """A survey that nearly nobody can make sense of: said before anybody spends an answer on it."""
     from privatile.estimator.ending import SHORTEST
 
-    most = min(study.codes, study.end_answers or study.codes)
     text = (
-        f"warning: with at most {most:,} answers this survey will hardly have a result. At ε = {study.epsilon:g} a "
-        f"first interval takes about {study.first_interval_after:,} answers, in rounds of "
+        f"warning: with at most {study.most_answers:,} answers this survey will hardly have a result. At "
+        f"ε = {study.epsilon:g} a first interval takes about {study.first_interval_after:,} answers, in rounds of "
         f"{study.round_answers or SHORTEST:,}. Invite more people, or choose a larger --epsilon or a narrower --range."
     )
     if study.round_answers not in range(1, SHORT_ROUNDS + 1):

@@ -18,13 +18,13 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things.
+def counted(number: int, noun: str, several: str = "") -> str:
+    """A number of things; `several` is what more of them are called, unless that is the noun with an s.
 
-    >>> counted(1, "cell"), counted(1200, "cell")
-    ('1 cell', '1,200 cells')
+    >>> counted(1, "cell"), counted(1200, "cell"), counted(1, "entry", "entries"), counted(0, "entry", "entries")
+    ('1 cell', '1,200 cells', '1 entry', '0 entries')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def moment(seconds: float) -> str | None:

@@ -30,6 +30,8 @@ class Survey:
 
         >>> Survey("w", 5000, 3500.0, 1.07, 1.2, False).to_text(20, 4300).partition(" Inside")[0]
         'Survey weights: 5,000 records with weights (column w) in 20 classes.'
+        >>> [text in Survey("w", 5000, 3500.0, 1.0, 1.0, False).to_text(2, 5000) for text in ("all of them", "others")]
+        [True, False]
         """
         if not self.records:
             return (
@@ -44,10 +46,11 @@ class Survey:
             if self.joined
             else ""
         )
+        who = f"{asked:,} take part, the others are not asked and pay nothing"
+        who = "here all of them take part" if asked == self.records else who
         return (
             f"Survey weights: {self.records:,} records with weights (column {self.column}) in {classes} classes. "
             "Inside a class a record takes part with probability weight / largest weight, by a draw of its holder that "
-            f"is made once; {asked:,} take part, the others are not asked and pay nothing.{joined} The variance is "
-            f"{self.variance:.3g} times that of Kish's effective number, {self.effective:,.0f}. Weights and the sizes "
-            "of classes are not protected."
+            f"is made once; {who}.{joined} The variance is {self.variance:.3g} times that of Kish's "
+            f"effective number, {self.effective:,.0f}. Weights and the sizes of classes are not protected."
         )

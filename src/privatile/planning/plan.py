@@ -156,7 +156,9 @@ class RunPlan:
         budget = f"ε = {epsilon_text(first.mechanism.epsilon)}"
         if len({(client.records, client.threshold, client.weight) for client in clients}) == 1:
             many = "" if len(clients) == 1 else f" at each of {len(clients):,} clients"
-            return [f"With {first.records:,} people{many}, {budget}:"]
+            # As `_answer` gives the number that was found; one that was given stays as it is.
+            people = f"about {_rounded_up(first.records)}" if self.wanted == "people" else f"{first.records:,}"
+            return [f"With {people} people{many}, {budget}:"]
         rows = self.to_dict()["clients"]
         gap = max(6, *(len(row["name"]) for row in rows))
         table = [f"{'client':<{gap}}  {'records':>10}  {'ε':>7}  {'weight':>7}  {'of the variance':>15}"]

@@ -25,6 +25,7 @@ UNKNOWN: dict[str, Any] = {
             "sentence",
             "condition",
             "first_interval_after",
+            "most_answers",
             "drift",
             "opened",
             "ends",

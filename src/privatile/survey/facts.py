@@ -50,6 +50,7 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
         "codes": study.codes,
         "rounds": found.rounds,
         "first_interval_after": study.first_interval_after,
+        "most_answers": study.most_answers,
         "confidence": study.confidence_level,
         "opened": moment(opened),
         "ends": study.end_date or None,

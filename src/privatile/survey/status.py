@@ -58,9 +58,9 @@ class SurveyStatus:
         if facts["sentence"]:
             lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
         elif facts["state"] != "closed":
-            lines.append(
-                f"so far       no interval yet: it takes at least about {facts['first_interval_after']:,} answers"
-            )
+            least, most = facts["first_interval_after"], facts["most_answers"]
+            few = f"; this survey can have {most:,} at most" if most < least else ""
+            lines.append(f"so far       no interval yet: it takes at least about {least:,} answers{few}")
         lines += [f"note         {text}" for text in facts["caveats"]]
         for one in facts["strata"][:SHOWN_STRATA]:
             lines.append(

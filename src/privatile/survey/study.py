@@ -149,6 +149,11 @@ class SurveyStudy(Hashed):
         length = self.round_answers or SHORTEST
         return answers_before_interval(self.mechanism.truth_rate, self.level, length)
 
+    @property
+    def most_answers(self) -> int:
+        """How many answers it can have: one per code, and none after its end."""
+        return min(self.codes, self.end_answers or self.codes)
+
     @cached_property
     def ends_at(self) -> float:
         """When the survey ends, in seconds since 1970; infinity without a date."""

@@ -36,6 +36,7 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.stored_answers import Stored, stored_answer
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
+from privatile.core.words import counted
 from privatile.errors import AlreadyAnswered, Equivocation, LedgerError, OtherContent
 
 log = logging.getLogger("privatile.client")
@@ -365,5 +366,5 @@ class Account:
                 "broken off, or belongs to an earlier version of a study), give it up, and they are free again: "
                 f"privatile ledger release {shlex.quote(reserved[0][0])}{where}. {history}"
             )
-        text = f"{self.content} has {left:,} {one if left == 1 else whose} left that may answer{wanted}. {history}"
+        text = f"{self.content} has {counted(left, one, whose)} left that may answer{wanted}. {history}"
         return AlreadyAnswered(text.rstrip())

@@ -152,4 +152,4 @@ def _rounds(to: Path) -> str:
 
 def _entries(to: Path) -> str:
     with Ledger.open(to / "ledger.db", read_only=True) as ledger:
-        return f"{ledger.position.sequence:,} entries in the ledger"
+        return f"{counted(ledger.position.sequence, 'entry', 'entries')} in the ledger"
