@@ -114,6 +114,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*FEDERATION, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
     ((*SURVEY, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
     ((*ASK, "--q", "nan"), r"inside \(0, 1\)"),
+    ((*ASK, "--q", "0.1,0.5"), r"one by one: --q 0\.1 --q 0\.5"),
+    ((*ASK, "--q", "0,5"), "a point before decimals"),
     ((*ASK, "--dashboard-at", "nowhere"), "HOST:PORT"),
     ((*ASK, "--dashboard-at", "127.0.0.1:99999"), "HOST:PORT"),
     ((*ASK, "--dashboard", "--dashboard-tls", "no.crt", "no.key"), "no.crt is none"),
@@ -319,7 +321,8 @@ def test_help_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
         (("1", "2"), "was given 2 times"),
         (("east=1",), "'east', which is not a client"),
         (("north=much",), "takes a number; got 'much'"),
-        (("0.1, 0.5",), "one by one: --epsilon 0.1 --epsilon 0.5"),
+        (("0.1, 0.5",), "without a comma"),  # given one by one they would be refused, too
+        (("0,5",), "a point before decimals"),
     ],
 )
 def test_a_federations_numbers_are_given_once(given: tuple[str, ...], text: str) -> None:

@@ -63,6 +63,7 @@ def test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition(
     shown = page.partition('<p class="interval">')[2].partition("</p>")[0]
     assert shown.endswith(f"</b>, {first}")
     assert ("If it is not so" in page) == (first == WHOLE)
+    assert ("without what was declared" in page) == (first == WHOLE)
 
     live = _level(level)
     assert live["anytime"] == {**result.first_interval._asdict(), "condition": anytime}

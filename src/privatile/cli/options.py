@@ -59,15 +59,28 @@ def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, .
         try:
             value = float(text)
         except ValueError:
-            parts = [part.strip() for part in text.split(",")]
-            each = " ".join(f"--{option} {part}" for part in parts)
-            several = f" Give several one by one: {each}." if len(parts) > 1 else ""
-            raise InputError(f"--{option} takes a number; got {text!r}.{several}") from None
+            raise InputError(f"--{option} takes a number; got {text!r}.{_about_commas(option, text)}") from None
         if equals:
             by_client[name] = value
         else:
             for_all.append(value)
     return tuple(for_all), by_client
+
+
+def _about_commas(option: str, text: str) -> str:
+    """How to write what was written with commas: several levels, or a number with decimals or thousands.
+
+    >>> _about_commas("q", "0.1, 0.5")
+    ' Give several one by one: --q 0.1 --q 0.5.'
+    >>> _about_commas("q", "0,5") == _about_commas("epsilon", "0.1,0.5") != _about_commas("q", "much")
+    True
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) == 1:
+        return ""
+    if option == "q" and all("." in part for part in parts):
+        return f" Give several one by one: {' '.join(f'--q {part}' for part in parts)}."
+    return " Give one, without a comma and with a point before decimals, or CLIENT=NUMBER for each client."
 
 
 def one_for_all(option: str, numbers: tuple[float, ...]) -> float | None:

@@ -145,7 +145,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         answer = _answer(result)
         way = way_there(level.history.burn_in, result)
         method = f"{way}{how_read(result)}"
-        method += " The chart shows the interval without what was declared." if result.undeclared else ""
+        method += " The chart shows the interval without what was declared." if result.first_is_declared else ""
     return {
         "name": short_title(level.level, "").removesuffix(" of "),
         "text": f"{level.level:g}",
