@@ -230,7 +230,7 @@ def test_a_liar_that_writes_without_end_fills_no_memory_of_a_peer_that_is_behind
     kept = late.replica._recovery
     assert kept is not None
     assert late.replica.behind == 2
-    assert 10 < len(kept.waiting) < 100
+    assert 10 < len(kept.waiting) < 150  # of 200; what is not signed has room of its own
     assert {one.client for one in late.happenings if one.kind == "refused"} == {"peer3"}
     run(peers[:4], new)
     assert peers[0].replica.finished

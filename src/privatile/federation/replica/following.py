@@ -43,23 +43,24 @@ class Following(Standing):
 
     def _read(self, sender: str, payload: bytes) -> AnyEntry:
         """An entry, with the key that its sender has at this place of the log; raises as `read_entry` does."""
-        again = self._unread
-        if again is None:
-            return read_entry(payload, self.keys[sender].signer)
         if self._recovery is None:
-            return read_entry(payload, again.keys[sender].signer)
-        # A new log that is read again: a checkpoint has the key that held after its round.
-        for keys in self._history.keys_of(sender):
+            keys = self.keys if self._unread is None else self._unread.keys
+            return read_entry(payload, keys[sender].signer)
+        for known in self._history.keys_of(sender):
             with contextlib.suppress(NotSigned):
-                entry = read_entry(payload, keys.signer)
-                if keys == self.keys[sender] or self._is_checkpoint_with(keys, entry):
+                entry = read_entry(payload, known.signer)
+                if known == self._keys_of(entry)[sender]:
                     return entry
         raise NotSigned("it is not signed with the key that its sender had there.")
 
-    def _is_checkpoint_with(self, keys: PublicKeys, entry: AnyEntry) -> bool:
-        if not isinstance(entry, Checkpoint) or entry.round > self.closed:
-            return False
-        return self._history.keys_after(entry.round).get(entry.sender) == keys
+    def _keys_of(self, entry: AnyEntry) -> Mapping[str, PublicKeys]:
+        """The keys that an entry of a log that has not begun is read with: of a checkpoint, those after its round.
+
+        Whoever has closed a round more than others, or less, has other keys than they where one was replaced in it.
+        """
+        if isinstance(entry, Checkpoint) and entry.chain in self._history.chains[entry.round : entry.round + 1]:
+            return self._history.keys_after(entry.round)
+        return self.keys
 
     def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
         """The slot and the chain value that a peer has signed with its present key."""

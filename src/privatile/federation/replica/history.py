@@ -83,13 +83,11 @@ class History:
 
     def keys_after(self, number: int) -> dict[str, PublicKeys]:
         """The keys of the peers right after this round, which is closed here."""
-        changes = (change for record in self.records[:number] for change in record.new_keys)
-        return self._keys | {change.client: change.keys for change in changes}
+        return self._keys | {change.client: change.keys for place, change in self._replaced if place <= number}
 
     def keys_of(self, client: str) -> list[PublicKeys]:
         """All keys that a peer has had, up to the last closed round."""
-        changes = (change for record in self.records for change in record.new_keys)
-        return [self._keys[client], *(change.keys for change in changes if change.client == client)]
+        return [self._keys[client], *(change.keys for _, change in self._replaced if change.client == client)]
 
     def _begin(self) -> None:
         self.records: list[RoundRecord] = []
@@ -103,6 +101,8 @@ class History:
         self.quarantined: dict[str, Quarantine] = {}
         self.notes: list[Note] = []
         self._new_keys: list[NewKey] = []
+        self._replaced: list[tuple[int, NewKey]] = []
+        """All of the closed rounds, with their rounds."""
         self._set_mark()
 
     def _set_mark(self) -> None:
@@ -199,6 +199,7 @@ class History:
         self.records.append(record)
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())
+        self._replaced += ((number, change) for change in new_keys)
         self.notes, self._new_keys = [], []
         # A peer about which a quorum has decided in this very round is looked at again after the next one.
         self.quarantined = {

@@ -17,8 +17,8 @@ MOST_RELAYS = 100_000
 """Relayed rounds that are kept in memory."""
 
 MOST_BYTES = 64 << 20
-"""Of one peer's checkpoints and relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory. As
-much again of its entries that wait for these rounds."""
+"""Of one peer's relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory. As much again of
+its entries that wait for these rounds, and of what lies under its name and is signed with no key that is known."""
 
 ENTRY_BYTES = 200
 """What an entry costs besides its payload, about."""
@@ -53,37 +53,47 @@ class Recovery:
     tolerate: int
     target: Target | None = None
     waiting: list[tuple[int, str, bytes]] = field(default_factory=list)
-    """Entries that come while the target is not reached: place, sender, payload."""
+    """Entries that come while the target is not reached, but relayed rounds: place, sender, payload."""
+    is_anew: bool = False
+    """Whether these are read again because the way to a target was followed: no other history is followed then."""
+    begins: int = 0
+    """How many of them come before the target is known: they count for nobody."""
     stands: dict[str, int] = field(default_factory=dict)
-    """The highest slot of each peer's checkpoints."""
+    """The highest slot of each peer's checkpoints, with the key that it has now."""
     _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
     _relays: dict[str, ClosedRound] = field(default_factory=dict)
     _senders: dict[str, set[str]] = field(default_factory=dict)
     _bytes: Counter[str] = field(default_factory=Counter)
     """What is kept of each peer."""
-    _waiting_bytes: Counter[str] = field(default_factory=Counter)
+    _waiting_bytes: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
-    def wait(self, place: int, sender: str, payload: bytes) -> bool:
+    def anew(self) -> "Recovery":
+        """The same log read from its first entry, with the rounds that were relayed in it."""
+        kept = Recovery(self.epoch, self.quorum, self.tolerate, is_anew=self.target is not None)
+        kept._relays, kept._senders, kept._bytes = self._relays, self._senders, self._bytes
+        return kept
+
+    def wait(self, place: int, sender: str, payload: bytes, *, signed: bool) -> bool:
         """Keep an entry until the target is reached; False where there is no room for more of its sender."""
-        size = len(payload) + ENTRY_BYTES
-        if self._waiting_bytes[sender] + size > MOST_BYTES:
+        size, of = len(payload) + ENTRY_BYTES, (sender, signed)
+        if self._waiting_bytes[of] + size > MOST_BYTES:
             return False
-        self._waiting_bytes[sender] += size
+        self._waiting_bytes[of] += size
         self.waiting.append((place, sender, payload))
         return True
 
-    def checkpoint(self, entry: Checkpoint, payload: bytes) -> Target | None:
-        """Count where a peer stands; at the quorum, that is the target."""
-        if not self._keeps(entry.sender, len(payload)):
-            return self.target
+    def checkpoint(self, entry: Checkpoint, payload: bytes, *, stands: bool) -> Target | None:
+        """Count where a peer stands, or stood when it had another key; at the quorum, that is the target."""
         found = self._checkpoints.setdefault(Place(entry.round, entry.chain, entry.ended), {})
         found.setdefault(entry.sender, (entry, payload))
-        self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), entry.round + 1 + entry.ended)
+        if stands:
+            self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), entry.round + 1 + entry.ended)
         if self.target is None and len(found) >= self.quorum:
             named = Counter(one.asks for one, _ in found.values() if one.asks)
             signed = {sender: payload for sender, (_, payload) in found.items()}
             asks = tuple(asks for asks, _ in named.most_common())
             self.target = Target(entry.round, entry.chain, entry.ended, signed, asks)
+            self.begins = len(self.waiting)
         return self.target
 
     def waits_for(self, clients: Sequence[str]) -> str:

@@ -65,7 +65,7 @@ class Replica(Following):
             entry = self._read(sender, payload)
         except NotSigned as error:
             yield self._happening("unsigned", sender, str(error))
-            yield from self._wait(sender, payload)  # its key may be replaced in a round that is not known here
+            yield from self._wait(sender, payload, signed=False)  # its key may be replaced in a round not known here
             return
         except ProtocolError as error:
             yield self._happening("refused", sender, str(error), payload)
@@ -148,9 +148,8 @@ class Replica(Following):
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
         now.asked = AskMessage.of(self.study.digest, self._history.coordinator.questions())
         yield self._happening("proposed", sender)
-        early, now.early = now.early, {}
-        for answer, signed in early.values():
-            yield from self._count(answer, signed)
+        for client in now.answers:  # those that came before their question
+            yield from self._count_again(client)
 
     def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
         sender, now = entry.sender, self._now
@@ -170,10 +169,10 @@ class Replica(Following):
                 yield from self._sign(sender, payload)
             if entry.chain != self.chain:
                 yield self._happening("other history", sender, "an answer after another history", payload)
-            elif now.intake is None:
-                now.early.setdefault(sender, (entry, payload))
-            else:
-                yield from self._count(entry, payload)
+                return
+            if now.intake is None or sender not in now.intake.answers:
+                now.answers[sender] = payload  # the same, signed with another key where that was replaced
+            yield from self._count(entry, payload)
 
     def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes) -> Iterator[Happening]:
         """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
@@ -205,7 +204,7 @@ class Replica(Following):
             yield self._quarantine(sender, verdict.quarantine, entry.round)
 
     def _count_again(self, client: str) -> Iterator[Happening]:
-        """Count the answer that came while its peer was in quarantine for an earlier round."""
+        """Count the answer that came before its question, or while its peer was in quarantine for an earlier round."""
         payload = self._now.answers.get(client)
         if payload is None:
             return
@@ -292,30 +291,32 @@ class Replica(Following):
 
     def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
         """Until the new log has begun here only checkpoints and relayed rounds are looked at."""
+        if isinstance(entry, Relay):
+            if entry.epoch == self.epoch:
+                yield Happening("relayed", entry.closed.round, entry.sender)
+                recovery.relay(entry.sender, entry.closed, tuple(self.study.clients))
+                if recovery.target is not None:
+                    yield from self._reach(recovery, recovery.target)
+                else:
+                    yield from self._go_forward(recovery)
+            return
+        yield from self._wait(entry.sender, payload, signed=True)
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
             yield Happening("checkpoint", entry.round, entry.sender)
-            if target := recovery.checkpoint(entry, payload):
+            stands = self._keys_of(entry)[entry.sender] == self.keys[entry.sender]
+            if target := recovery.checkpoint(entry, payload, stands=stands):
                 yield from self._reach(recovery, target)
-        elif isinstance(entry, Relay) and entry.epoch == self.epoch:
-            yield Happening("relayed", entry.closed.round, entry.sender)
-            recovery.relay(entry.sender, entry.closed, tuple(self.study.clients))
-            if recovery.target is not None:
-                yield from self._reach(recovery, recovery.target)
-            else:
-                yield from self._go_forward(recovery)
-        else:
-            yield from self._wait(entry.sender, payload)
 
-    def _wait(self, sender: str, payload: bytes) -> Iterator[Happening]:
-        """Put an entry aside where the new log has begun after rounds that are not known here."""
+    def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Iterator[Happening]:
+        """Put an entry aside: the new log may have begun, for others, after rounds that are not known here."""
         recovery = self._recovery
-        if recovery is None or recovery.target is None or recovery.wait(self._place, sender, payload):
+        if recovery is None or recovery.wait(self._place, sender, payload, signed=signed):
             return
         text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
         yield self._happening("refused", sender, text)
 
     def _go_forward(self, recovery: Recovery) -> Iterator[Happening]:
-        before = -1
+        first, before = self.closed, -1
         while before < self.closed and not self.ended:
             before = self.closed
             for closed in recovery.following(self.chain):
@@ -326,22 +327,37 @@ class Replica(Following):
                 else:
                     yield Happening("closed", self.closed, None, "as it was relayed")
                     break
+        if any(record.new_keys for record in self._history.records[first:]):
+            yield from self._read_anew(recovery)
+
+    def _read_anew(self, recovery: Recovery) -> Iterator[Happening]:
+        """Look at the entries of the new log again: rounds were followed, and with them it is known who had which key.
+
+        So everybody's log begins at the same place, whatever rounds they had when they read it.
+        """
+        self._recovery = anew = recovery.anew()
+        for self._place, sender, payload in recovery.waiting:
+            yield from self._apply(sender, payload)
+        anew.is_anew = False
 
     def _reach(self, recovery: Recovery, target: Target) -> Iterator[Happening]:
         """Begin the new log here, where all rounds up to the target are known."""
         known = {one: number for number, one in enumerate(self._history.chains)}
         path = recovery.path(known)
-        if path is None:
+        if path is None or (path and recovery.is_anew and target.round <= self.closed):
             yield Happening("behind", target.round)
             return
         ended = target.ended or self.finished
         try:
             if path:
                 self._follow(path)
-            # A log that is read again begins before what was committed in it.
-            self._stand_after(max(target.round, self.committed), ended=ended)
+            else:  # a log that is read again begins before what was committed in it
+                self._stand_after(max(target.round, self.committed), ended=ended)
         except ProtocolError as error:
             yield Happening("other history", target.round, None, str(error), tuple(target.signed.values()))
+            return
+        if path:
+            yield from self._read_anew(recovery)
             return
         self._recovery = None
         if self._unread is not None:
@@ -351,7 +367,7 @@ class Replica(Following):
             for sender, payload in target.signed.items():
                 yield from self._sign(sender, payload)
             yield from self._ask_again(target.asks)
-        for self._place, sender, payload in recovery.waiting:
+        for self._place, sender, payload in recovery.waiting[recovery.begins :]:
             yield from self._apply(sender, payload)
 
     def _ask_again(self, questions: Sequence[tuple[LevelAsk, ...]]) -> Iterator[Happening]:

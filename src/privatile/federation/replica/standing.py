@@ -39,9 +39,7 @@ class Gathered:
     votes: set[str] = field(default_factory=set)
     """Who has voted to close the round."""
     answers: dict[str, bytes] = field(default_factory=dict)
-    """The first answer of each peer to the round, whatever its chain."""
-    early: dict[str, tuple[PeerAnswer, bytes]] = field(default_factory=dict)
-    """Answers that came before their question, by peer."""
+    """The first answer of each peer to the round, whatever its chain; with the signature that was counted, or last."""
     astray: set[str] = field(default_factory=set)
     """Who has signed another chain value in this slot, or one of a later slot."""
     proof: dict[str, bytes] = field(default_factory=dict)

@@ -22,12 +22,12 @@ class Unread:
 
     def __init__(self, history: History, epoch: int, number: int, votes: int) -> None:
         """The log is read from the end of round `number` on; `votes` are those that it takes to close a round."""
-        self._history, self._records, self._needed = history, tuple(history.records), votes
+        self._history, self._needed = history, votes
         self.begin(epoch, number)
 
     def begin(self, epoch: int, number: int, questions: Sequence[tuple[LevelAsk, ...]] = ()) -> None:
         """This log begins after round `number`; its next question may be known beforehand, and is one of these."""
-        self._epoch = epoch
+        self._epoch, self._records = epoch, tuple(self._history.records)
         self._keys = self._history.keys_after(number)
         self._expect(number)
         self._asked = self._record is not None and self._record.closed.asks in questions
