@@ -169,7 +169,7 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
             "worry",
             "Impossible answers",
             f"The share of yes of {', '.join(liars[:5])}{' and others' if len(liars) > 5 else ''} lies outside what "
-            f"randomized response can give, by more than {IMPOSSIBLE:g} standard errors: not an honest {parts.one}.",
+            f"randomized response can give, by more than {IMPOSSIBLE:g} standard errors: these are no honest answers.",
         )
     return Finding(
         "good",

@@ -89,13 +89,13 @@ def _as_shown(
 ) -> dict[str, Any]:
     """The result in the numbers that people read: those of `privatile report`, by the declared reading."""
     kind, number = headline_parts(result)
-    grid = parse_values(result.values).grid_in_words if interval and result.declared_ends(interval) else ""
+    declared = interval is not None and result.declared_ends(interval) is not None
     return {
         "headline": kind,
         "number": number,
         "interval": None if interval is None else list(result.ends_shown(interval)),
-        "declared": f"if every value is {grid}" if grid else None,
-        "undeclared": list(result.rounded_ends(interval)) if interval and grid else None,
+        "declared": result.condition_shown if declared else None,
+        "undeclared": list(result.rounded_ends(interval)) if interval and declared else None,
         "final": None if final is None else list(result.rounded_ends(final)),
     }
 
