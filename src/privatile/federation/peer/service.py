@@ -211,9 +211,9 @@ class PeerService:
                 for one in self._apply(entry):
                     if one.kind == "checkpoint" and one.round < self.replica.closed:
                         await self._conduct.relay(port, one.round)
-                    elif one.kind == "astray" and self._read_again(loop.time()):
-                        raise BrokerError("the log is read again from its first entry.")
             now = loop.time()
+            if self._read_again(now):
+                raise BrokerError("the log is read again from its first entry.")
             if port.verified and not self._was_connected:
                 self._was_connected = True
                 self._notes.ends("no broker", "broker back", "the log can be read again")
@@ -252,7 +252,12 @@ class PeerService:
         return happenings
 
     def _read_again(self, now: float) -> bool:
-        """Begin with the log's first entry again: this peer was led astray. Not over and over at the same place."""
+        """Begin with the log's first entry again where this peer was led astray, and again where it still is later on.
+
+        Not over and over at the same place: `LONG_PAUSE` lies in between.
+        """
+        if not self.replica.astray:
+            return False
         if self._read_again_at is not None and self._read_again_at > (self.replica.committed, now - LONG_PAUSE):
             return False
         self._keep()

@@ -116,12 +116,13 @@ class Replica(Following):
         yield from self._close()
 
     def _compare(self, entry: AnyEntry) -> Iterator[Happening]:
-        """Whether so many have signed another history that q signatures under this one cannot come together."""
+        """Note who has signed another history; once that are too many (`astray`), say so."""
         value, others = chains.signed_value(entry), self._now.astray
         if value is None or value[0] < self.slot or value == (self.slot, self.head) or entry.sender in others:
             return
+        before = self.astray
         others.add(entry.sender)
-        if len(others) == len(self.study.clients) - self.quorum + self._tolerate + 1:
+        if self.astray and not before:
             yield self._happening("astray", None, f"{', '.join(sorted(others))} have signed another history")
 
     def _propose(self, entry: Proposal, payload: bytes) -> Iterator[Happening]:

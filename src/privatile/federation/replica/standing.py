@@ -149,6 +149,11 @@ class Standing:
         return None if self._recovery is None or self._recovery.target is None else self._recovery.target.round
 
     @property
+    def astray(self) -> bool:
+        """Whether so many have signed another history that q signatures under this one cannot come together."""
+        return len(self._now.astray) > len(self.study.clients) - self.quorum + self._tolerate
+
+    @property
     def tracks(self) -> Sequence[Track]:
         """The levels of the run, after the closed rounds."""
         return self._history.coordinator.tracks
