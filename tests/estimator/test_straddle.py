@@ -14,8 +14,10 @@ from privatile.estimator.straddle_schedule import (
     CENTRE,
     ENDS,
     HIGH,
+    LAYOUT_OF_PLENTY,
     LAYOUT_OF_SCANT,
     LOW,
+    PLENTY,
     SCANT,
     USUAL,
     block_at,
@@ -66,7 +68,7 @@ def test_blocks_cover_the_clock_and_distances_fall() -> None:
     block = block_at(times)
     assert bool(np.all(np.diff(block) >= 0))
     assert block[-1] == len(ENDS) - 1
-    here = distances(times, USUAL.errors)[np.arange(400), block]
+    here = distances(times, USUAL)[np.arange(400), block]
     assert bool(np.all(np.diff(here[times > 0.06]) <= 1e-9))
 
 
@@ -79,7 +81,9 @@ def test_the_layout_follows_from_the_level_and_the_noise_alone(level: float) -> 
     for information, layout in (
         (0.99 * scant, LAYOUT_OF_SCANT),
         (1.01 * scant, USUAL),
-        (1e7, USUAL),
+        (0.99 * PLENTY, USUAL),
+        (1.01 * PLENTY, LAYOUT_OF_PLENTY),
+        (1e7, LAYOUT_OF_PLENTY),
     ):
         for tau, shift in itertools.product((level, 1.0 - level), (-1e-6, 0.0, 1e-6)):
             policy = StraddlePolicy(tau, -9.0, 9.0, 200, unit / information, shift)
@@ -87,7 +91,7 @@ def test_the_layout_follows_from_the_level_and_the_noise_alone(level: float) -> 
 
 
 def test_every_layout_asks_its_centre_as_often_as_it_says() -> None:
-    for layout in (USUAL, LAYOUT_OF_SCANT):
+    for layout in (USUAL, LAYOUT_OF_SCANT, LAYOUT_OF_PLENTY):
         sides = side_of(np.arange(400), layout.centre_every)
         shares = [float((sides == side).mean()) for side in (LOW, HIGH, CENTRE)]
         assert np.allclose(shares, [layout.side_share, layout.side_share, 1.0 / layout.centre_every], atol=0.01)

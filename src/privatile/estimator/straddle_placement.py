@@ -71,7 +71,7 @@ def place_questions(
     low, high = sign_change(window.places, window.sums, window.precisions, CERTAIN * (1.0 + boundary_shift))
     center, beyond, moved = plausible_center(window.sides, window.beyond, center, low, high, first)
     block = block_at(now)
-    reach = distances(now, layout.errors)
+    reach = distances(now, layout)
     basis = reach[rows, block]
     score, budget, peak = window.tests.outermost
     started = window.tests.counts > 0

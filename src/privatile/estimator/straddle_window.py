@@ -231,7 +231,7 @@ def weight_rates(
     outward = xp.where(side == LOW, 1.0, -1.0)
     error = math.sqrt(noise) * window.spread / window.slope
     distance = xp.where(xp.isinf(have), 0.0, (outward * window.center)[:, None] - have) / error[:, None]
-    left, reach = shares_left(now), distances(now, layout.errors)
+    left, reach = shares_left(now), distances(now, layout)
     starts = xp.maximum(xp.array((0.0, *CUTS)), now[:, None])
     block = block_at(now)
     later = xp.arange(BLOCKS) > block[:, None]

@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats, array_namespace
 
 BEND = 0.3
-"""Prior standard deviation of κ."""
+"""Prior standard deviation of κ, …"""
+
+LARGEST_BEND = 0.6
+"""… which is sought between minus and plus this."""
 
 NEAR = 1.5
 """Rounds asked within this many local spreads of the quantile enter the fit, in any stage of the run. The probes are
@@ -149,11 +152,14 @@ def fit_curve(
     slope: Floats,
     window: NDArray[np.bool_],
     bend_doubt: float = BEND,
+    near_errors: float = NEAR_ERRORS,
+    largest_bend: float = LARGEST_BEND,
 ) -> "CurveFit":
     """Fit runs × rounds of answers; an infinite variance leaves a round out.
 
     `start` and `slope` are first guesses of Q and f; the slope is sought within a factor of 8 of its guess. `window`
-    marks the rounds that followed the recursion, `bend_doubt` is the prior standard deviation of κ.
+    marks the rounds that followed the recursion, `bend_doubt` is the prior standard deviation of κ, `largest_bend` the
+    largest |κ|, and rounds within `near_errors` standard errors enter.
 
     >>> q = np.linspace(-0.2, 0.4, 41)[None]
     >>> y = 0.5 - 1 / (1 + np.exp(-4 * (q - 0.1)))  # f = 1 at Q = 0.1, no noise
@@ -170,7 +176,7 @@ def fit_curve(
     # Nothing offered: nobody of a client has answered yet.
     offered = xp.maximum(precision.sum(axis=1), 1e-300)
     weights = precision
-    near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, NEAR_ERRORS / (scale * xp.sqrt(offered))))
+    near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, near_errors / (scale * xp.sqrt(offered))))
     eye, prior = xp.eye(3), xp.diag([0.0, 0.0, bend_doubt**-2])
     slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
     matrix = xp.zeros((len(start), 3, 3))
@@ -213,7 +219,7 @@ def fit_curve(
         wanted = steep * xp.exp(xp.clip(change[:, 1], -1.0, 1.0))
         steep = xp.clip(wanted, first / 8.0, first * 8.0)
         slope_clipped = wanted != steep
-        bend = xp.clip(bend + change[:, 2], -0.6, 0.6)
+        bend = xp.clip(bend + change[:, 2], -largest_bend, largest_bend)
     spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * eye)
     relative = xp.sqrt(spread[:, 1, 1])
     pair = matrix[:, :2, :2]

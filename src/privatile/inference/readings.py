@@ -90,7 +90,8 @@ def readings(
     window, tests = straddled(plan, state)
     queries, residuals, noise = answers
     share = variance_share(state, plan)
-    fit = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window).of_run(0)
+    fits = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window, plan.information)
+    fit = fits.of_run(0)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
         fit = fit_by_client(fit, clients, weights, plan.level, share)

@@ -7,7 +7,7 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import LOCATED, PROBE_ERRORS, PROBE_REACH, PROBE_SHARE, RELAXATIONS, STABLE
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
-from privatile.estimator.straddle_schedule import CLOSEST, FARTHEST
+from privatile.estimator.straddle_schedule import CLOSEST
 from privatile.inference.choice import Evidence
 from privatile.inference.curve import UNKNOWN_SLOPE
 from privatile.inference.trajectory import Trajectory
@@ -55,9 +55,10 @@ def _straddled(plan: StraddlePlan, state: RoundState) -> list[str]:
         f"Search: {int(learned.searched[0])} rounds, {100 * float(learned.spent[0]):.2g}% of the records, until the "
         f"quantile was placed within {plan.policy.located:.2g} local spreads"
         + (" (given up before that)." if bool(learned.gave_up[0]) else "."),
-        f"Window: {int(window.asked[0])} rounds, in turn below and above the quantile, {CLOSEST:g} to {FARTHEST:g} "
-        f"standard errors of the result away, and every {plan.policy.layout.centre_every}th at its centre, where an "
-        f"atom would show. The questions were placed {int(window.placed[0])} times.",
+        f"Window: {int(window.asked[0])} rounds, in turn below and above the quantile, {CLOSEST:g} to "
+        f"{plan.policy.layout.farthest:g} standard errors of the result away, and every "
+        f"{plan.policy.layout.centre_every}th at its centre, where an atom would show. The questions were placed "
+        f"{int(window.placed[0])} times.",
         "Every question is a candidate for an end of the any-shape interval. It is accepted where the answers at or "
         "inside it are beyond chance, whatever the distribution.",
     ]

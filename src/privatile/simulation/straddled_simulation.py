@@ -105,8 +105,11 @@ def read_straddled(
 ) -> "list[StraddledReadings]":
     """Both readings of every run at these confidence levels, as `readings.readings` gives them for one run."""
     xp = array_namespace(found.queries)
-    shape, variances = known_end(cell.straddle_plan, found.state.window.tests), found.noise * found.share[:, None]
-    fit: CurveFit = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window)
+    plan = cell.straddle_plan
+    shape, variances = known_end(plan, found.state.window.tests), found.noise * found.share[:, None]
+    fit: CurveFit = fit_smooth(
+        found.queries, found.residuals, variances, cell.level, found.state.window, plan.information
+    )
     reason = on_host(reason_against(fit, fit.center, *shape.every_end(CHECKED_AT), cell.information))
     inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
     known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
