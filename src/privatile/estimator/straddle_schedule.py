@@ -62,11 +62,11 @@ USUAL = Layout(4.0, 3.185, 5, 17.0)
 """With every eighth round at the centre the any-shape interval is 4% narrower, and between unequal humps (information
 6,000, level 0.8, 4,000 runs) the smooth estimate's error is 1.14 times the bound instead of 1.11."""
 
-PLENTY, LAYOUT_OF_PLENTY = 5000.0, USUAL._replace(farthest=10.5)
+PLENTY, LAYOUT_OF_PLENTY = 5000.0, USUAL._replace(farthest=10.0)
 """From this information on early questions need not lie as far out: at 17 standard errors the bend of the curve moves
 the smooth estimate most. Its largest error is H8 times the bound instead of 1.17 (information 6,000, three humps,
 20,000 runs; with what `smooth_reading` does there), and any-shape intervals are as wide as before within 2%, in the 90%
-point and at 99.9% within 5%. With 9.5 the last two are up to 7% and 12% larger, with e = 3.7 10% and 11% (4,000 runs);
+point 6%, at 99.9% up to 10% wider. With 9.5 the last two are up to 7% and 12% larger, with e = 3.7 10% and 11%;
 with (3.0, 2.9, 5) and a freer bend 30% and 70%, and there are fewer sets of one or two ages."""
 
 SCANT, LAYOUT_OF_SCANT = 8.0, Layout(2.5, 3.55, 20, 17.0)
