@@ -38,7 +38,7 @@ BY_INFORMATION = ((150.0, 3.9), (600.0, 3.4), (6000.0, 3.2))
 """Information, and the median width of the any-shape interval at 95% over that of one that knows the distribution
 (smooth laws of `studies/any_shape`)."""
 
-BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.5))
+BY_CONFIDENCE = ((0.8, 4.1), (0.9, 3.5), (0.95, 3.2), (0.99, 3.1), (0.999, 3.6))
 """Confidence level, and the same ratio there at information 6,000 (`python -m studies.any_shape.by_confidence`): the
 questions are placed for 95%."""
 
