@@ -26,7 +26,7 @@ from privatile.inference.anytime import OpenAnytimeLaw
 from privatile.inference.client_curves import fit_by_client
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, hull
-from privatile.inference.smooth_reading import Straddled, fit_smooth, placement_factor
+from privatile.inference.smooth_reading import SmoothFits, Straddled, fit_smooth, placement_factor
 from privatile.inference.trajectory import ClientAnswers
 from privatile.inference.tuned_reading import Curve, information_in, left_for_file
 from privatile.inference.variance import variance_share
@@ -36,6 +36,9 @@ OUTSIDE = "the curve's quantile lies outside the interval that holds for every d
 LITTLE = f"the answers hold less information than the {SUPPORTED:,.0f} from which on it is validated"
 UNKNOWN_STEEPNESS = "the answers do not show how steep the distribution is at the quantile"
 NO_CURVE = "the answers do not follow a smooth curve"
+
+FARTHEST_APART = 2.0
+"""Standard errors that may lie between the slopes of the two fits (`SmoothFits.apart`)."""
 
 REASONS = ("", OUTSIDE, LITTLE, UNKNOWN_STEEPNESS, NO_CURVE)
 """What speaks against the smooth reading, in words; `reason_against` gives the place."""
@@ -90,12 +93,14 @@ def readings(
     window, tests = straddled(plan, state)
     queries, residuals, noise = answers
     share = variance_share(state, plan)
-    fits = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window, plan.information)
-    fit = fits.of_run(0)
+    every = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window, plan.information)
+    fits = every.of_run(0)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])
-        fit = fit_by_client(fit, clients, weights, plan.level, share)
+        fit = fit_by_client(fits.curve, clients, weights, plan.level, share)
         fit = fit._replace(error=placement_factor(window) * fit.error)
+        fits = SmoothFits(fit, fit)
+    fit = fits.curve
     center, error = float(fit.center), float(fit.error)
     if file:
         error *= left_for_file(fit, answers, state, plan) ** 0.5
@@ -105,7 +110,7 @@ def readings(
         law = OpenAnytimeLaw(known, float(fit.slope_error))
     smooth = Inference("anytime" if is_open else "smooth", center, error, law.quantile, law.tail)
     any_shape = any_shape_inference(tests, clip(plan.scale, center), error)
-    against = contradiction_of(fit, center, tests, plan.information)
+    against = REASONS[int(reason_against(fits, *tests.ends(CHECKED_AT), plan.information))]
     return Readings(any_shape, smooth, fit, against, tests, is_open)
 
 
@@ -134,21 +139,20 @@ def any_shape_inference(tests: AnyShape, center: float, error: float) -> Inferen
     return from_ends(ANY_SHAPE_METHOD, float(inside[0]), error, ends)
 
 
-def contradiction_of(fit: CurveFit, center: float, tests: AnyShape, information: float) -> str:
-    """What speaks against the smooth reading; empty where nothing does."""
-    return REASONS[int(reason_against(fit, center, *tests.ends(CHECKED_AT), information))]
-
-
-def reason_against(fit: CurveFit, center: Any, low: Any, high: Any, information: float) -> Any:
+def reason_against(fits: SmoothFits, low: Any, high: Any, information: float) -> Any:
     """Place in `REASONS` of what speaks against the smooth reading, 0 for nothing; for one run or many at once.
 
     `low` and `high` are the ends of the any-shape interval at `CHECKED_AT`; `information` is that of all records.
     """
-    xp = array_namespace(fit.center)
-    unknown = fit.slope_clipped | ~(fit.slope_error <= LARGEST_SLOPE_ERROR)
-    reason = xp.where(unknown, 3, xp.where(fit.misfit > LARGEST_MISFIT, 4, 0))
+    xp = array_namespace(fits.curve.center)
+    reason = xp.where(fits.apart > FARTHEST_APART, 4, 0)
+    for fit in fits:
+        reason = xp.where(fit.misfit > LARGEST_MISFIT, 4, reason)
+    for fit in fits:
+        reason = xp.where(fit.slope_clipped | ~(fit.slope_error <= LARGEST_SLOPE_ERROR), 3, reason)
     if not supported(information):
         reason = xp.full_like(reason, 2)
+    center = fits.curve.center
     return xp.where((center >= low) & (center <= high), reason, 1)
 
 

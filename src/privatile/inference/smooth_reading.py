@@ -7,6 +7,8 @@ correction for low information (`laws.fieller`).
 What speaks against the reading is in `readings.reason_against`.
 """
 
+from typing import NamedTuple
+
 from privatile.core.arrays import Floats, array_namespace
 from privatile.estimator.antitonic import CERTAIN, sign_change
 from privatile.estimator.open_end import SURE, OpenEnd
@@ -44,33 +46,57 @@ def placement_factor(window: Straddled) -> float:
     return 1.0 if isinstance(window, OpenEnd) else PLACED
 
 
+class SmoothFits(NamedTuple):
+    """The curve that is read, and the one that it has to agree with."""
+
+    curve: CurveFit
+    nearer: CurveFit
+    """A stiffer one through nearer answers alone, from information `PLENTY` on; below, the curve itself."""
+
+    @property
+    def apart(self) -> Floats:
+        """Standard errors of the nearer slope between the two slopes."""
+        xp = array_namespace(self.curve.center)
+        ratio = self.curve.slope / self.nearer.slope
+        result: Floats = xp.abs(xp.log(xp.abs(ratio))) / self.nearer.slope_error
+        return result
+
+    def of_run(self, run: int) -> "SmoothFits":
+        """The fits of one run."""
+        return SmoothFits(self.curve.of_run(run), self.nearer.of_run(run))
+
+
 def fit_smooth(
     queries: Floats, residuals: Floats, variances: Floats, level: float, window: Straddled, information: float = 0.0
-) -> CurveFit:
+) -> SmoothFits:
     """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
 
-    `window` gives the first guesses, `information` is that of all records of a plan with
-    a known end. A centre outside the places where the answers change sign is replaced by the
-    window's own, moved between them.
+    `window` gives the first guesses, `information` is that of all records of a plan with a known end. A centre outside
+    the places where the answers change sign is replaced by the window's own, moved between them.
     """
     xp = array_namespace(queries)
     is_open = isinstance(window, OpenEnd)
-    freer = not is_open and information >= PLENTY
-    known_end = FREER_BEND_DOUBT if freer else BEND_DOUBT
     below, above = sign_change(window.places, window.sums, window.precisions, SURE if is_open else CERTAIN)
     start = xp.clip(window.center, below, above)
-    # A window that has not begun has no slope of its own; NaN stays NaN and the fit reports an infinite error.
-    fit = fit_curve(
-        queries,
-        residuals,
-        variances,
-        level,
-        start=start,
-        slope=window.slope / window.spread,
-        window=xp.isfinite(variances),
-        bend_doubt=OPEN_BEND_DOUBT if is_open else known_end,
-        near_errors=FREER_NEAR_ERRORS if freer else NEAR_ERRORS,
-        largest_bend=FREER_LARGEST_BEND if freer else LARGEST_BEND,
-    )
-    stray = (fit.center < below) | (fit.center > above)
-    return fit._replace(center=xp.where(stray, start, fit.center), error=placement_factor(window) * fit.error)
+
+    def fitted(bend_doubt: float, largest_bend: float, near_errors: float) -> CurveFit:
+        # A window that has not begun has no slope of its own; NaN stays NaN and the fit reports an infinite error.
+        fit = fit_curve(
+            queries,
+            residuals,
+            variances,
+            level,
+            start=start,
+            slope=window.slope / window.spread,
+            window=xp.isfinite(variances),
+            bend_doubt=bend_doubt,
+            largest_bend=largest_bend,
+            near_errors=near_errors,
+        )
+        stray = (fit.center < below) | (fit.center > above)
+        return fit._replace(center=xp.where(stray, start, fit.center), error=placement_factor(window) * fit.error)
+
+    nearer = fitted(OPEN_BEND_DOUBT if is_open else BEND_DOUBT, LARGEST_BEND, NEAR_ERRORS)
+    if is_open or information < PLENTY:
+        return SmoothFits(nearer, nearer)
+    return SmoothFits(fitted(FREER_BEND_DOUBT, FREER_LARGEST_BEND, FREER_NEAR_ERRORS), nearer)

@@ -17,7 +17,6 @@ from privatile.estimator.exact_tests import variance_bound
 from privatile.estimator.straddle import SEARCH, StraddlePolicy, Straddling
 from privatile.estimator.straddle_window import Answers
 from privatile.inference.any_shape import CHECKED_AT
-from privatile.inference.curve import CurveFit
 from privatile.inference.readings import known_end, reason_against
 from privatile.inference.smooth_reading import fit_smooth
 from privatile.inference.variance import known_share
@@ -107,10 +106,8 @@ def read_straddled(
     xp = array_namespace(found.queries)
     plan = cell.straddle_plan
     shape, variances = known_end(plan, found.state.window.tests), found.noise * found.share[:, None]
-    fit: CurveFit = fit_smooth(
-        found.queries, found.residuals, variances, cell.level, found.state.window, plan.information
-    )
-    reason = on_host(reason_against(fit, fit.center, *shape.every_end(CHECKED_AT), cell.information))
+    fits = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window, plan.information)
+    fit, reason = fits.curve, on_host(reason_against(fits, *shape.every_end(CHECKED_AT), cell.information))
     inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
     known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
     center, error, slope_error = (on_host(column) for column in (fit.center, fit.error, fit.slope_error))
