@@ -6,17 +6,19 @@ import math
 
 import numpy as np
 import pytest
+from studies.any_shape.cells import GAP
 from studies.any_shape.laws import Steps
 
 from privatile.errors import InputError
 from privatile.estimator.open_end import OpenEnd, OpenEndPolicy
-from privatile.inference.any_shape import ends_of
+from privatile.inference.any_shape import CHECKED_AT, ends_of
 from privatile.inference.curve import fit_curve
 from privatile.inference.grid_values import Grid
-from privatile.inference.smooth_reading import OPEN_BEND_DOUBT, PLACED, fit_smooth, placement_factor
+from privatile.inference.readings import known_end, reason_against
+from privatile.inference.smooth_reading import OPEN_BEND_DOUBT, PLACED, SmoothFits, fit_smooth, placement_factor
 from privatile.laws.fieller import FiellerLaw
 from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.populations import Normal
+from privatile.simulation.populations import Normal, Population
 from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
@@ -33,6 +35,27 @@ def test_the_smooth_reading_covers_a_smooth_population_and_is_near_the_bound() -
     assert float(np.abs(fit.center).mean()) / (math.sqrt(2 / math.pi) * cell.bound) < 1.12 + 3 * 0.075
     low, high = ends_of(runs.state.window.tests, 0.95)
     assert float(((fit.center < low) | (fit.center > high)).mean()) <= 0.02
+
+
+@pytest.mark.parametrize(
+    ("law", "records", "least", "most"), [(GAP, 120_000, 0.7, 1.0), (Normal(), 120_000, 0.0, 0.03)]
+)
+def test_a_curve_must_agree_with_one_through_nearer_answers(
+    law: Population, records: int, least: float, most: float
+) -> None:
+    """In a gap answers from far away show a slope where those nearby show none."""
+    cell = AutoCell((law,), (RATE,), (records,), 0.5)
+    runs = straddle(cell, 200, np.random.default_rng(5))
+    variances = runs.noise * runs.share[:, None]
+    fits = fit_smooth(runs.queries, runs.residuals, variances, 0.5, runs.state.window, cell.information)
+    assert not np.array_equal(fits.curve.slope, fits.nearer.slope)
+    ends = known_end(cell.straddle_plan, runs.state.window.tests).every_end(CHECKED_AT)
+    contradicted, alone = (
+        float((reason_against(each, *ends, cell.information) != 0).mean())
+        for each in (fits, SmoothFits(fits.curve, fits.curve))
+    )
+    assert least <= contradicted <= most
+    assert alone <= contradicted - 0.15 if least else alone <= most  # the control: nobody to agree with
 
 
 def test_without_a_known_end_chance_does_not_move_the_centre_and_placement_adds_nothing() -> None:
