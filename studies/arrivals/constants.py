@@ -120,7 +120,7 @@ def _runs(runs: int, rng: np.random.Generator, law: Population, level: float) ->
         if came >= looks[0] - 1.0:
             looks = [look for look in looks if look - 1.0 > came]
             queries, answers, variances = (np.array(column).T for column in zip(*rows, strict=True))
-            fit = fit_smooth(queries, answers, variances, level, state).curve
+            fit = fit_smooth(queries, answers, variances, level, state, 0.0).curve
             known = INFORMATION * came / total
             reach = [OpenAnytimeLaw(known, float(error)).quantile(0.95) for error in fit.slope_error]
             missed |= np.abs(fit.center - truth) > np.array(reach) * fit.error

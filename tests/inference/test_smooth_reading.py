@@ -27,7 +27,9 @@ RATE = math.tanh(0.5)
 def test_the_smooth_reading_covers_a_smooth_population_and_is_near_the_bound() -> None:
     cell = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)
     runs = straddle(cell, 100, np.random.default_rng(1))
-    fit = fit_smooth(runs.queries, runs.residuals, runs.noise * runs.share[:, None], 0.5, runs.state.window).curve
+    fit = fit_smooth(
+        runs.queries, runs.residuals, runs.noise * runs.share[:, None], 0.5, runs.state.window, cell.information
+    ).curve
     laws = [FiellerLaw(float(rho), cell.information) for rho in fit.slope_error]
     reach = np.array([law.quantile(0.95) for law in laws]) * fit.error
     # 100 runs: the standard error of the coverage is .022, of the error's ratio .075.
@@ -71,7 +73,9 @@ def test_without_a_known_end_chance_does_not_move_the_centre_and_placement_adds_
         places[0, 0], sums[0, 0], precisions[0, 0] = float(plain.center[0]) + 0.01, score * 10.0, 100.0
         return begun._replace(places=places, sums=sums, precisions=precisions)
 
-    by_chance, not_converged = (fit_smooth(queries, answers, noise, 0.5, with_stretch(z)).curve for z in (3.0, 6.0))
+    by_chance, not_converged = (
+        fit_smooth(queries, answers, noise, 0.5, with_stretch(z), 0.0).curve for z in (3.0, 6.0)
+    )
     assert by_chance.center == pytest.approx(plain.center)
     assert by_chance.error == pytest.approx(plain.error)
     assert not_converged.center == pytest.approx(plain.center + 0.01)

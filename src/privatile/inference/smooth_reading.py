@@ -57,8 +57,8 @@ class SmoothFits(NamedTuple):
     def apart(self) -> Floats:
         """Standard errors of the nearer slope between the two slopes."""
         xp = array_namespace(self.curve.center)
-        ratio = self.curve.slope / self.nearer.slope
-        result: Floats = xp.abs(xp.log(xp.abs(ratio))) / self.nearer.slope_error
+        logs = [xp.log(xp.maximum(xp.abs(fit.slope), 1e-300)) for fit in self]
+        result: Floats = xp.abs(logs[0] - logs[1]) / xp.maximum(self.nearer.slope_error, 1e-300)
         return result
 
     def of_run(self, run: int) -> "SmoothFits":
@@ -67,7 +67,7 @@ class SmoothFits(NamedTuple):
 
 
 def fit_smooth(
-    queries: Floats, residuals: Floats, variances: Floats, level: float, window: Straddled, information: float = 0.0
+    queries: Floats, residuals: Floats, variances: Floats, level: float, window: Straddled, information: float
 ) -> SmoothFits:
     """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
 

@@ -107,7 +107,7 @@ def read_straddled(
     plan = cell.straddle_plan
     shape, variances = known_end(plan, found.state.window.tests), found.noise * found.share[:, None]
     fits = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window, plan.information)
-    fit, reason = fits.curve, on_host(reason_against(fits, *shape.every_end(CHECKED_AT), cell.information))
+    fit, reason = fits.curve, on_host(reason_against(fits, *shape.every_end(CHECKED_AT), plan.information))
     inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
     known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
     center, error, slope_error = (on_host(column) for column in (fit.center, fit.error, fit.slope_error))
