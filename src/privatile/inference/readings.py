@@ -41,7 +41,7 @@ FARTHEST_APART = 2.0
 """Standard errors that may lie between the slopes of the two fits (`SmoothFits.apart`). Answers from far away show a
 slope in the middle of a gap or beside a heap, where those nearby show none or another one. Of 1,500 runs at 120,000
 people and ε = 1 a smooth interval is shown and misses in .10 (gap), .09 (trough), .03 (zeros 49%) and .51 (density
-step), without the nearer curve in .42, .27, .23 and .77; of smooth laws .001 to .005 are called contradicted."""
+step), with the freer curve alone in .42, .27, .23 and .77, with the stiffer alone in .22, .11, .06 and .60."""
 
 REASONS = ("", OUTSIDE, LITTLE, UNKNOWN_STEEPNESS, NO_CURVE)
 """What speaks against the smooth reading, in words; `reason_against` gives the place."""
