@@ -29,7 +29,7 @@ with 0.3 it is 1.055 and 1.17, with 0.6 1.063 and 1.15."""
 FREER_BEND_DOUBT, FREER_LARGEST_BEND, FREER_NEAR_ERRORS = 0.75, 1.2, 70.0
 """From information `PLENTY` on: κ is 0.9 among three humps, and answers of the search, up to 70 standard errors away,
 tell it. Together with the layout there that brings the largest error over the bound from 1.17 to 1.13 (20,000 runs,
-information 6,000), and a normal law's from 1.04 to 1.06."""
+information 6,000), and the median over all smooth laws from 1.052 to 1.063."""
 
 OPEN_BEND_DOUBT = 0.35
 """The same without a known end. There every tenth round asks the centre, not every fifth, and the doubt about κ widens
