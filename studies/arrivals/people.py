@@ -88,16 +88,26 @@ def rounds_of(process: str, people: float, rng: np.random.Generator) -> Ints:
 def liars_in(rounds: Ints, who: str, share: float) -> Ints:
     """How many of every round and stratum lie; `share` is theirs of all people.
 
-    `first` and `last` come before and after all others, `smallest` are all of the smallest stratum, as early as they
-    can: there and then a bit weighs most. `spread` are everywhere alike.
+    `first` and `last` come before and after all others; `smallest, first` and `smallest, last` are all of the smallest
+    stratum. `spread` are everywhere alike. (`heaviest` depends on what was asked: `simulate.heaviest_liars`.)
     """
     number = round(share * int(rounds.sum()))
     if who == "spread":
         return np.asarray(np.rint(rounds * share), dtype=np.int64)
     order = rounds.copy()
-    if who == "smallest":
+    if who.startswith("smallest"):
         order[:, :2] = 0
-    flat = order[::-1].ravel() if who == "last" else order.ravel()
-    before = np.concatenate([[0], np.cumsum(flat)[:-1]])
-    taken = np.clip(number - before, 0, flat).reshape(order.shape)
-    return np.asarray(taken[::-1] if who == "last" else taken, dtype=np.int64)
+    flat = order.ravel()
+    return taken_in_order(flat, np.arange(len(flat))[:: -1 if who.endswith("last") else 1], number).reshape(order.shape)
+
+
+def taken_in_order(sizes: Ints, order: Ints, number: int) -> Ints:
+    """So many people out of places of these sizes, those of the first place in the order before those of the next.
+
+    >>> taken_in_order(np.array([5, 2, 4]), np.array([2, 0, 1]), 6).tolist()
+    [2, 0, 4]
+    """
+    before = np.concatenate([[0], np.cumsum(sizes[order])[:-1]])
+    taken = np.zeros_like(sizes)
+    taken[order] = np.clip(number - before, 0, sizes[order])
+    return taken

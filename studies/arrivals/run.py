@@ -2,7 +2,7 @@
 
 Every cell is one row of results.csv, with date and command; a cell that is run again replaces its row. A run goes
 through the program itself, so processors count, not accelerators: about 0.2 s of one core for 180,000 people, twice
-that where the run with known numbers is made beside it (every fifth). Finished parts are files in `--parts`; with
+that where the run with known numbers is made beside it (`KNOWN_EVERY`). Finished parts are files in `--parts`; with
 `--seconds` the study stops in time, with rows of what it has, and the same command goes on later (`parts`).
 """
 
@@ -20,22 +20,25 @@ from studies.coverage.rows import read_rows, write_rows
 
 RESULTS = Path(__file__).parent / "results.csv"
 SEED = 20_261_116
-KNOWN_EVERY = 5
+KNOWN_EVERY = 2
+"""Every second run without liars has a twin with known numbers."""
 PART = 20
 """Runs of a part: some seconds."""
 
-LOST = 6.0
+LOST = 4.0
 """Standard errors: an estimate further away, beyond what liars may do, is lost."""
 
 PEOPLE = 180_000
 """Information 6,000 and more with the strata's weights and rates."""
+
+LIARS = ("first", "last", "smallest, first", "smallest, last", "heaviest", "spread")
 
 TABLES: dict[str, tuple[Cell, ...]] = {
     "arrivals": tuple(Cell(process, PEOPLE) for process in ("poisson", "bursts", "day and night")),
     "apart": (Cell("apart", PEOPLE),),
     "small": tuple(Cell(process, 20_000) for process in ("poisson", "bursts", "day and night")),
     "levels": (Cell("poisson", 420_000, 0.8),),
-    "liars": tuple(Cell("poisson", PEOPLE, 0.5, who, 0.01) for who in ("first", "last", "smallest", "spread")),
+    "liars": tuple(Cell("poisson", PEOPLE, 0.5, who, 0.01) for who in LIARS),
 }
 
 
@@ -68,6 +71,9 @@ class Row(NamedTuple):
     """Share of runs whose estimate is beyond `liars_bound` by more than `LOST` standard errors."""
     alarms: float
     """Share of runs whose change alarm rang at the end."""
+    first_width: float
+    """`width` of the first run alone: another design would give another."""
+    first_known_width: float
 
     @property
     def ratio(self) -> float:
@@ -99,16 +105,24 @@ def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
         float(bounds.mean()),
         float((np.abs(columns["rank"]) > bounds + LOST * noise).mean()),
         float(columns["alarm"].mean()),
+        found[0].width,
+        found[0].known_width,
     )
 
 
+def cell_of(name: str) -> Cell:
+    """The cell of that name."""
+    return next(cell for table in TABLES.values() for cell in table if cell.name == name)
+
+
+def one_run(cell: Cell, seed: int, run: int) -> Outcome:
+    """The run of that number; some of those without liars have a twin with known numbers."""
+    return simulate(cell, (seed, *cell.name.encode(), run), known=not cell.liars and run % KNOWN_EVERY == 0)
+
+
 def runs_of(part: Part) -> list[Outcome]:
-    """Some runs of a cell; every fifth of those without liars has its twin with known numbers."""
-    cell = {one.name: one for table in TABLES.values() for one in table}[part.cell]
-    return [
-        simulate(cell, (part.seed, *cell.name.encode(), run), known=not cell.liars and run % KNOWN_EVERY == 0)
-        for run in range(part.first, part.last)
-    ]
+    """Some runs of a cell."""
+    return [one_run(cell_of(part.cell), part.seed, run) for run in range(part.first, part.last)]
 
 
 def line(row: Row) -> str:

@@ -6,7 +6,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from studies.arrivals.people import Ints, liars_in, rounds_of
+from studies.arrivals.people import Ints, liars_in, rounds_of, taken_in_order
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import UNKNOWN_SIZE
@@ -18,7 +18,7 @@ from privatile.estimator.question_policy import information
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.choice import gather_evidence
-from privatile.inference.influence import largest_influences
+from privatile.inference.influence import bit_influences, largest_influences
 from privatile.server.coordinator import Track
 
 WEIGHTS = (0.5, 0.3, 0.2)
@@ -120,7 +120,11 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
     """One run; `known` makes the run with known numbers beside it."""
     rng = np.random.default_rng(seed)
     rounds = rounds_of(cell.process, cell.people, rng)
-    liars = liars_in(rounds, cell.who, cell.liars) if cell.liars else np.zeros_like(rounds)
+    liars = np.zeros_like(rounds)
+    if cell.who == "heaviest":
+        liars = heaviest_liars(cell, rounds, seed)
+    elif cell.liars:
+        liars = liars_in(rounds, cell.who, cell.liars)
     track, truth = Track(spec_of(cell), 0), true_quantile(cell.level)
     missed = False
     for lengths, lying in zip(rounds, liars, strict=True):
@@ -154,6 +158,21 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         liars_bound=worst[0].rank if worst else math.nan,
         alarm=_alarm(track),
     )
+
+
+def heaviest_liars(cell: Cell, rounds: Ints, seed: tuple[int, ...]) -> Ints:
+    """Liars in the rounds and strata where, had everybody been honest, single bits would have weighed most."""
+    rng, track = np.random.default_rng((*seed, 1)), Track(spec_of(cell), 0)
+    nobody = np.zeros(len(WEIGHTS), dtype=np.int64)
+    for lengths in rounds:
+        ask = track.ask
+        assert ask is not None
+        track.advance(counts(ask.query, lengths, nobody, rng), (), lengths.tolist())
+    plan, answers = track.plan.so_far(track.state), track.trajectory.by_client
+    weighed = np.zeros(rounds.shape)
+    weighed[len(rounds) - len(answers.queries) :] = bit_influences(plan.clients, answers, true_quantile(cell.level))[0]
+    order = np.argsort(-weighed, axis=None, kind="stable")
+    return taken_in_order(rounds.ravel(), order, round(cell.liars * int(rounds.sum()))).reshape(rounds.shape)
 
 
 def _misses(tests: OpenCandidates, truth: float) -> bool:
