@@ -54,7 +54,7 @@ class LoggedPeer:
         """Its answer to the open round."""
         assert self.replica.asked is not None
         questions = self.replica.asked.questions(self.name)
-        assert self.log.claim(self.replica.slot, self.replica.head, self.replica.asks)
+        assert self.log.claim(self.replica.claims, self.replica.asks)
         answer = self.responder.message(self.study.digest, questions)
         assert answer is not None
         return self.replica.answer(answer).pack(self.key)
@@ -112,7 +112,7 @@ class Peers:
 
     def _sign_end(self, finals: int | None) -> None:
         for peer in list(self.peers.values())[:finals]:
-            assert peer.log.claim(peer.replica.slot, peer.replica.head)
+            assert peer.log.claim(peer.replica.claims)
             self.write(peer.name, peer.replica.final(peer.name).pack(peer.key))
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ def conduct(peer: LoggedPeer, *, restored: bool) -> Conduct:
         peer.limits,
         PeerNotes(peer.study, peer.replica, peer.log.journal),
         VoteBox(peer.folder.path / "votes"),
-        lambda asks: peer.log.claim(peer.replica.slot, peer.replica.head, asks),
+        lambda asks: peer.log.claim(peer.replica.claims, asks),
         restored=restored,
     )
 

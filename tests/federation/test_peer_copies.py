@@ -90,7 +90,7 @@ def test_a_copy_whose_ledger_lacks_a_counted_answer_answers_nothing(tmp_path: Pa
             await page.turn(first, 0.0)
         original, peers.folders["site1"] = peers.folders["site1"], copied(peers, "site1")
         copy = peers.service("site1")
-        copy._conduct._older_copy = True  # as `federation backup` marks it
+        copy._conduct._forgotten = 1  # as `federation backup` marks it
         await page.turn(copy, 0.0)  # its ledger is as far as the log: it waits for the next round
         number = len(given(original)) + 1
         while second.replica.closed < number:

@@ -24,6 +24,7 @@ from privatile.federation.replica import history as history_module
 from privatile.federation.replica import replica as replica_module
 from privatile.federation.replica.chain import signed_value
 from privatile.federation.replica.entries import read_entry
+from privatile.federation.replica.slots import Claims
 from privatile.federation.study.study import FederationStudy
 from tests.federation.replica.kit import Ledger, Logged, Peer, StoredPeer, key_of, make_study, new_replica
 
@@ -55,7 +56,7 @@ class Liar(Peer):
         self.ledger = LyingLedger(name)
         self.ledger.shift = view
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+    def claim(self, claims: Claims, asks: str = "") -> bool:
         return True
 
     def wants(self, *, proposes: bool = True) -> list[bytes]:
@@ -277,7 +278,7 @@ class World:
 class WithoutSlots(Honest):
     """Signs again whatever it is shown."""
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+    def claim(self, claims: Claims, asks: str = "") -> bool:
         return True
 
 

@@ -19,7 +19,7 @@ from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask, 
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import Replica
-from privatile.federation.replica.slots import Slots
+from privatile.federation.replica.slots import Claims, Slots
 from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
@@ -112,8 +112,8 @@ class Peer:
             self.see(*log[self.read])
             self.read += 1
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
-        return self.slots.claim(slot, chain, asks)
+    def claim(self, claims: Claims, asks: str = "") -> bool:
+        return self.slots.claim(claims, asks)
 
     def wants(self, *, proposes: bool = True) -> list[bytes]:
         """What it would write now: the next thing that is due."""
@@ -123,11 +123,11 @@ class Peer:
             found += [relay.pack(self.key) for relay in replica.relays(self.name, after)]
         self.relays = set()
         if replica.recovering:
-            if self.claim(replica.slot, replica.head):
+            if self.claim(replica.claims):
                 asks = self.asked_in(replica.slot)
                 found.append(replica.checkpoint(self.name, asks).pack(self.key))
         elif replica.ended:
-            if not replica.finished and self.claim(replica.slot, replica.head):
+            if not replica.finished and self.claim(replica.claims):
                 found.append(replica.final(self.name).pack(self.key))
         elif replica.round is not None and replica.asked is None:
             if proposes:
@@ -146,7 +146,7 @@ class Peer:
         replica = self.replica
         assert replica.asked is not None
         questions = replica.asked.questions(self.name)
-        if not self.claim(replica.slot, replica.chain, asks_text(replica.asks)):
+        if not self.claim(replica.claims, asks_text(replica.asks)):
             return None
         given = self.ledger.answer(questions)
         if given is None:
@@ -197,9 +197,9 @@ class StoredPeer(Peer):
         self.unwritten.append(LogEntry(self.read + 1, sender, payload))
         return found
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+    def claim(self, claims: Claims, asks: str = "") -> bool:
         question = self.replica.asks if asks else ()
-        found = self.log.claim(slot, chain, question, self.unwritten, self.replica, self.news)
+        found = self.log.claim(claims, question, self.unwritten, self.replica, self.news)
         self.unwritten, self.news = [], []
         return found
 
@@ -294,7 +294,7 @@ def read(entry: Logged) -> Any:
 class TwoFaced(Peer):
     """A liar: signs in every log that it is shown."""
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
+    def claim(self, claims: Claims, asks: str = "") -> bool:
         return True
 
 

@@ -169,7 +169,7 @@ def test_two_ends_cannot_both_be_signed() -> None:
     assert len(signers) >= 3
     for peer in peers:
         assert peer.replica.finished
-        assert peer.claim(peer.replica.slot, end_chain("0" * 64, 2)) == (peer.name not in signers)
+        assert peer.claim(((peer.replica.slot, end_chain("0" * 64, 2)),)) == (peer.name not in signers)
 
 
 # -- liars ---------------------------------------------------------------------------------------------------------

@@ -63,21 +63,21 @@ def test_a_restored_peer_signs_nothing_in_the_open_round() -> None:
         peer.follow(log)
     answer_of(old)  # signed, and not in the log that is shown
     own = [entry for entry in log if entry[0] == "peer3" and signed_value(read(entry)) is not None]
-    assert old.log.knows(read(own[-1]))
+    assert old.log.unknown_slot(read(own[-1])) == 0
     back = StoredPeer.from_copy(old, copy)
     back.log.store.execute([("UPDATE peer SET restored = 1", ())])
     back.restart()
     marks = [back.log.restored]
     back.follow(log)
-    assert not back.log.knows(read(own[-1]))
+    assert back.log.unknown_slot(read(own[-1])) > 0
     slot = back.replica.slot
     back.log.forfeit(slot)
     back.restart()
     back.follow(log)
     assert [*marks, back.log.restored] == [True, False]
     assert back.wants() == []
-    assert not back.claim(slot, back.replica.chain, "again")
-    assert not back.claim(slot - 1, "0" * 64)
+    assert not back.claim(((slot, back.replica.chain),), "again")
+    assert not back.claim(((slot - 1, "0" * 64),))
     others: list[Peer] = [*peers[:3], back]
     for other in others[:2]:
         other.follow(log)

@@ -159,7 +159,7 @@ def test_a_new_log_never_begins_before_a_committed_round() -> None:
     behind.ledger, behind.slots = peers[4].ledger, peers[4].slots
     assert behind.replica.closed == 1
     peers[4] = behind
-    assert not any(peer.claim(2, peer.replica._history.chains[1]) for peer in peers[:4])
+    assert not any(peer.claim(((2, peer.replica._history.chains[1]),)) for peer in peers[:4])
     run(peers, renew(peers))
     assert one_history(peers)
     assert all(peer.replica.finished for peer in peers)

@@ -29,8 +29,8 @@ def test_a_round_that_waits_for_a_restored_peer_goes_on_once_a_quorum_of_others_
     assert back.wants() == []  # forfeited
     assert back.log.regain(slot)
     assert not back.log.regain(slot - 1)
-    assert back.claim(slot, back.replica.chain, "asks")
-    assert not back.claim(slot, "0" * 64)
+    assert back.claim(((slot, back.replica.chain),), "asks")
+    assert not back.claim(((slot, "0" * 64),))
     assert not back.log.regain(slot)
     for peer in others:
         peer.is_late = False

@@ -87,8 +87,9 @@ class Conduct:
         """What was published on this connection: it publishes again by itself."""
         self._slot_since: tuple[int, float] = (-1, 0.0)
         self._asked_since: tuple[int, float, float] = (-1, 0.0, 0.0)
-        self._older_copy = peer_log.restored
-        """Whether the file was put back from a backup: what it has signed in the open round is not known."""
+        self._forgotten = 1 if peer_log.restored else 0
+        """The highest slot in which it has signed what it does not know, as far as was seen: its file is an older copy.
+        0: it is not."""
         self._relinked_in = 0
         """The slot in which a restored ledger was declared: its answers count from the next one on."""
         self._published: set[bytes] = set()
@@ -121,9 +122,9 @@ class Conduct:
     async def act(self, port: LogPort, now: float) -> float:
         """Do what is to be done here; gives the time of the loop at which there may be something to do again."""
         replica = self._replica
-        if self._older_copy:
-            self._older_copy = False
-            self._log.forfeit(replica.slot)
+        if self._forgotten:
+            self._log.forfeit(max(replica.slot, self._forgotten))
+            self._forgotten = 0
             text = (
                 "this peer's file is an older copy: it signs nothing in the open round, and goes on with the next one"
             )
@@ -294,8 +295,8 @@ class Conduct:
             return
         with contextlib.suppress(ProtocolError):
             # With the key that it had there: where that was lost and replaced, what it has signed is signed.
-            known = self._log.knows(read_entry(entry.payload, self._replica.keys[self._client].signer))
-            self._older_copy = self._older_copy or not known
+            unknown = self._log.unknown_slot(read_entry(entry.payload, self._replica.keys[self._client].signer))
+            self._forgotten = max(self._forgotten, unknown)
 
     async def _publish(self, port: LogPort, entry: AnyEntry) -> None:
         payload = entry.pack(self._key)

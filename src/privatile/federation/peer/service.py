@@ -282,8 +282,8 @@ class PeerService:
 
     def _claim(self, asks: tuple[LevelAsk, ...]) -> bool:
         """Whether the chain value here may be signed; what was read so far is kept in the same transaction."""
-        slot, chain, replica = self.replica.slot, self.replica.head, self.replica
-        allowed = self.peer_log.claim(slot, chain, asks, self._unkept, replica, self._happenings)
+        replica = self.replica
+        allowed = self.peer_log.claim(replica.claims, asks, self._unkept, replica, self._happenings)
         self._unkept, self._happenings = [], []
         return allowed
 

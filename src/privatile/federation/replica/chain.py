@@ -7,16 +7,20 @@
 No position in the log and no time is part of it. All of it is in a run's file, so whoever holds that file computes the
 same values and checks every signature over them.
 
-A signature over chain_t is one of *slot* t + 1: an answer to round t + 1, a checkpoint of round t, and after the end,
-which takes the place of a round, a final. A peer writes (slot, chain) to its disk before it signs, signs one chain
-value per slot for ever, and nothing new in a slot below its highest.
+A signature over chain_t is one of *slot* t + 1: an answer to round t + 1, a checkpoint of round t. The end takes the
+place of a round: a final after t rounds, or a checkpoint of the end, is one of slot t + 2. It takes slot t + 1 for
+chain_t as well, as whoever had answered a round there has done (`Standing.claims`). A peer writes (slot, chain) to its
+disk before it signs, signs one chain value per slot for ever, and nothing new in a slot below its highest.
 
 **Why no two histories can both be committed.** A history of t rounds is committed when q > (K + f)/2 peers have signed
 chain_t in slot t + 1. Suppose two histories that part somewhere are both committed, one with t rounds and one with
 s >= t rounds. Where s = t, two quorums of q have more than f peers in common (2q - K > f), so at least one that is not
 a liar has signed two values in one slot: it does not. Where s > t, a peer that is no liar has signed the longer one in
 slot s + 1. It had closed round t + 1 of the longer history, and closing takes q answers to it, each of which signs that
-history's first t rounds in slot t + 1. So q peers have signed two different values in slot t + 1, as before.
+history's first t rounds in slot t + 1. So q peers have signed two different values in slot t + 1, as before. Where the
+longer one goes on from the other's end, its round t + 1 is committed by q signatures in slot t + 2, or has q answers to
+the round after it there: those of the end are in that slot, too. And where one has ended after t rounds and another
+history of t rounds is committed without an end, its q signers have taken slot t + 1, as those of the end have.
 
 A new log changes nothing in this: whoever goes on from a checkpoint has q signatures over its chain value in its slot,
 and whoever closes a round after it has q answers.

@@ -30,7 +30,7 @@ from privatile.federation.replica.entries import AnyEntry, LevelAsk
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.history import RoundRecord
 from privatile.federation.replica.replica import Replica
-from privatile.federation.replica.slots import Slots, SlotValue
+from privatile.federation.replica.slots import Claims, Slots, SlotValue
 from privatile.federation.replica.stored import closed_rounds
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -196,46 +196,43 @@ class PeerLog:
 
     def claim(
         self,
-        slot: int,
-        chain: str,
+        claims: Claims,
         asks: tuple[LevelAsk, ...] = (),
         entries: Sequence[LogEntry] = (),
         replica: Replica | None = None,
         happenings: Iterable[Happening] = (),
     ) -> bool:
-        """Whether this peer may sign this chain value in this slot; it is on the disk when this returns.
+        """Whether this peer may sign these chain values in these slots; they are on the disk when this returns.
 
         `asks` is the question, where an answer to it is signed. With `replica`, entries are written as `save` does, in
         the same transaction.
         """
         text = canonical_json(msgspec.to_builtins(asks)) if asks else ""
-        allowed = self.slots.allows(slot, chain, text)
-        before = self.slots[slot]
-        known = before is not None and before.chain == chain and (not text or before.asks == text)
-        row: list[Statement] = []
-        if allowed and not known:
-            row = [("INSERT OR REPLACE INTO peer_slots VALUES (?, ?, ?)", (slot, chain, text))]
+        rows: list[Statement] = [
+            (
+                "INSERT OR REPLACE INTO peer_slots VALUES (?, ?, ?)",
+                (slot, chain, text if slot == claims[-1][0] else ""),
+            )
+            for slot, chain in self.slots.new_among(claims, text) or ()
+        ]
         if replica is not None:
-            self._write(entries, replica, happenings, row)
-        elif row:
-            self.store.execute(row)
-        return allowed and self.slots.claim(slot, chain, text)
+            self._write(entries, replica, happenings, rows)
+        elif rows:
+            self.store.execute(rows)
+        return self.slots.claim(claims, text)
 
     def answered(self, slot: int) -> tuple[LevelAsk, ...]:
         """The question that this peer has answered in a slot; empty where it has answered none."""
         signed = self.slots[slot]
         return () if signed is None or not signed.asks else _ASKS.decode(signed.asks)
 
-    def knows(self, entry: AnyEntry) -> bool:
-        """Whether an entry with this peer's signature is one that it remembers.
+    def unknown_slot(self, entry: AnyEntry) -> int:
+        """The slot of an entry with this peer's signature that it does not remember; 0 where it does.
 
         Where it does not, the file is an older copy: what else was signed is not known, and `forfeit` is due.
         """
         value = signed_value(entry)
-        if value is None:
-            return True
-        signed = self.slots[value[0]]
-        return signed is not None and signed.chain == value[1]
+        return 0 if value is None or self.slots.holds(*value) else value[0]
 
     def forfeit(self, slot: int) -> None:
         """Sign nothing in this slot and below: the file was put back from a backup, and the log is open there."""

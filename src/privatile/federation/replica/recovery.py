@@ -31,6 +31,11 @@ class Place(NamedTuple):
     chain: str
     ended: bool
 
+    @property
+    def slot(self) -> int:
+        """Where a signature over it belongs."""
+        return self.round + 1 + self.ended
+
 
 class Target(NamedTuple):
     """Where a new log begins."""
@@ -83,11 +88,21 @@ class Recovery:
         return True
 
     def checkpoint(self, entry: Checkpoint, payload: bytes, *, stands: bool) -> Target | None:
-        """Count where a peer stands, or stood when it had another key; at the quorum, that is the target."""
-        found = self._checkpoints.setdefault(Place(entry.round, entry.chain, entry.ended), {})
+        """Count where a peer stands, or stood when it had another key; at the quorum, that is the target.
+
+        Of a peer only the furthest checkpoint counts: one that has followed a relayed round has signed that round, and
+        could not sign another in its place, if the log began before it.
+        """
+        place = Place(entry.round, entry.chain, entry.ended)
+        if any(entry.sender in found and place.slot < other.slot for other, found in self._checkpoints.items()):
+            return self.target
+        for other, earlier in self._checkpoints.items():
+            if other.slot < place.slot:
+                earlier.pop(entry.sender, None)
+        found = self._checkpoints.setdefault(place, {})
         found.setdefault(entry.sender, (entry, payload))
         if stands:
-            self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), entry.round + 1 + entry.ended)
+            self.stands[entry.sender] = max(self.stands.get(entry.sender, 0), place.slot)
         if self.target is None and len(found) >= self.quorum:
             named = Counter(one.asks for one, _ in found.values() if one.asks)
             signed = {sender: payload for sender, (_, payload) in found.items()}

@@ -7,6 +7,10 @@ FORFEITED = ""
 """The chain value of a slot in which nothing may be signed: its peer cannot know what it has signed there before."""
 
 
+Claims = tuple[tuple[int, str], ...]
+"""Slots and the chain values that are signed there."""
+
+
 class SlotValue(NamedTuple):
     """What was signed in a slot."""
 
@@ -19,10 +23,12 @@ class Slots:
     """The rule by itself, in memory. Whoever signs writes the slot to the disk first (`PeerLog.claim`).
 
     >>> slots = Slots({})
-    >>> slots.claim(3, "a", "q"), slots.claim(3, "a", "q"), slots.claim(3, "a", "other"), slots.claim(3, "b")
-    (True, True, False, False)
-    >>> slots.claim(5, "c"), slots.claim(4, "d"), slots.claim(3, "a", "q")
+    >>> [slots.claim(((3, chain),), asks) for chain, asks in (("a", "q"), ("a", "q"), ("a", "other"), ("b", ""))]
+    [True, True, False, False]
+    >>> slots.claim(((5, "c"),)), slots.claim(((4, "d"),)), slots.claim(((3, "a"),), "q")
     (True, False, True)
+    >>> slots.claim(((5, "e"), (6, "the end of e"))), slots.claim(((5, "c"), (6, "the end of c")))
+    (False, True)
     """
 
     def __init__(self, signed: Mapping[int, SlotValue]) -> None:
@@ -50,14 +56,34 @@ class Slots:
             return False
         return before is None or (before.chain == chain and (not asks or not before.asks))
 
-    def claim(self, slot: int, chain: str, asks: str = "") -> bool:
-        """Take a slot where that is allowed; whether it was."""
-        if not self.allows(slot, chain, asks):
-            return False
+    def holds(self, slot: int, chain: str) -> bool:
+        """Whether this chain value is the one of this slot already."""
         before = self._signed.get(slot)
-        self._signed[slot] = SlotValue(chain, asks or (before.asks if before else ""))
-        self.highest = max(self.highest, slot)
-        return True
+        return before is not None and before.chain == chain
+
+    def new_among(self, claims: Claims, asks: str = "") -> Claims | None:
+        """Of what a signature takes, slots in rising order, that which is new; None where it is not allowed.
+
+        `asks` belongs to the last one. What was signed may be signed again.
+        """
+        *before, (slot, chain) = claims
+        if not self.allows(slot, chain, asks):
+            return None
+        if self.holds(slot, chain) and (not asks or self._signed[slot].asks == asks):
+            return ()
+        if not all(self.holds(*one) or self.allows(*one) for one in before):
+            return None
+        return (*(one for one in before if not self.holds(*one)), (slot, chain))
+
+    def claim(self, claims: Claims, asks: str = "") -> bool:
+        """Take slots where that is allowed, all of them or none; whether it was."""
+        new = self.new_among(claims, asks)
+        for slot, chain in new or ():
+            before = self._signed.get(slot)
+            own = asks if slot == claims[-1][0] else ""
+            self._signed[slot] = SlotValue(chain, own or (before.asks if before else ""))
+            self.highest = max(self.highest, slot)
+        return new is not None
 
     def forfeit(self, slot: int) -> None:
         """Sign nothing in this slot and below."""

@@ -99,6 +99,11 @@ class Standing:
         return self.closed + 1 + self.ended
 
     @property
+    def claims(self) -> tuple[tuple[int, str], ...]:
+        """Slots and chain values that a signature over `head` takes: that over the end takes two (`chain`)."""
+        return ((self.closed + 1, self.chain), (self.slot, self.head)) if self.ended else ((self.slot, self.head),)
+
+    @property
     def round(self) -> int | None:
         """The round that is asked, or to be asked next; None when the run is over, or not going on."""
         return None if self.ended or self.aborted or self.recovering else self.closed + 1
