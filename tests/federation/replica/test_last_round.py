@@ -8,7 +8,6 @@ checkpoints alone, a log that begins before the round, and no answer of that pee
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import pytest
 
@@ -116,7 +115,7 @@ def test_a_peer_that_has_followed_a_relayed_round_no_longer_stands_before_it() -
     for peer in peers:
         peer.follow(log)
     assert all(peer.replica.recovering for peer in peers)  # three stand after the round, two before it
-    live = cast("list[StoredPeer]", peers[:-1])
+    live = peers[:-1]
     for peer in live:
         peer.is_late = True
     run(live, log)  # the first one is away
