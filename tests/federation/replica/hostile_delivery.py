@@ -1,8 +1,8 @@
 """Random histories around a lost log in which the operator shows every peer what it likes, entry by entry.
 
 There is no log at all: whatever anybody has signed lies in one heap. The operator divides the peers into one and all
-others, and shows either side, turn by turn, a part of the heap: relayed rounds, checkpoints of one place or all, answers
-of one side or all. It begins just before a round is closed, mostly the last one: there the rules have the least to hold
+others, and shows either side, turn by turn, a part of the heap: relayed rounds, checkpoints of one place, answers of
+one side or all. It begins just before a round is closed, mostly the last one: there the rules have the least to hold
 on to. All peers are honest, or f of them sign whatever they are shown.
 """
 
