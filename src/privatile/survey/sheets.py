@@ -47,7 +47,8 @@ WORDS = {
 STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
 break-after: page } @media print { h1 { display: none } } @media screen { body { font-family: system-ui, sans-serif;
 background: #eee; color: #111 } h1 { margin: 1rem; font-size: 1.3rem } svg.page { max-width: 100%; height: auto;
-background: #fff; margin: 0 auto 1rem } } text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
+background: #fff; margin: 0 auto 1rem } }
+text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
 .mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }"""
 
 
