@@ -69,7 +69,10 @@ def has_everything(page: Any) -> None:
 
 
 def look_at_live(look: Callable[..., Any], served: Served, language: str, width: str) -> None:
-    has_everything(look(f"{served.url}live.{language}", ".weeks", WIDTHS[width], language))
+    page = look(f"{served.url}live.{language}", ".weeks", WIDTHS[width], language)
+    has_everything(page)
+    risen = {"en": "has risen", "de": "gestiegen", "fr": "a augmenté"}[language]
+    assert page.get_by_text(risen).count() == 1, "the alarm is told in the language of the page"
 
 
 def look_at_organiser(look: Callable[..., Any], served: Served, width: str) -> None:
