@@ -84,6 +84,7 @@ def test_results_beyond_a_limit_are_found(spoil: Callable[[Found], None], found:
 
 def test_every_measurement_is_saved_under_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One file holds all of them: a measurement replaces its own entry alone."""
+    pytest.importorskip("uvloop", reason="the survey extra is not installed")
     benchmark = importlib.import_module("benchmarks.survey")
     for name in ("compare", "measure_memory", "run_devices", "run_arrivals"):
         monkeypatch.setattr(benchmark, name, lambda *_, name=name: {"by": name})

@@ -14,19 +14,19 @@ from privatile.survey.run import SurveyRun
 from privatile.survey.store import COUNTED, FREE, LATE, Changed, Count, SurveyStore
 from tests.survey.kit import Clock, Made, make_survey
 
-FIRST = 1_798_000_000.0
-"""When the first round closed: 23 December 2026, a Wednesday, so that the series passes the end of a year."""
+FIRST = 1_735_084_800.0
+"""When the first round closed: 25 December 2024, a Wednesday, so that the series passes the end of a year."""
 
 WEEK = 7 * 86_400.0
 WEEKS, ROUNDS, LENGTH = 6, 72, 100
 MOVES_AFTER = 50
-"""Rounds after which everybody has 900 more."""
+"""Rounds after which everybody has 700 more."""
 
 STRATA = {"office": 6_000, "production & logistics": 3_000, "field service": 1_000}
-PEOPLE = (4_200, 2_300, 700)
+PEOPLE = {"office": 4_200, "production & logistics": 2_300, "field service": 700}
 """How many of each stratum answer, ROUNDS · LENGTH in all; some others come too late."""
 
-LATE_ANSWERS = (9, 4, 1)
+LATE_ANSWERS = {"office": 9, "production & logistics": 4, "field service": 1}
 
 
 def round_times() -> list[float]:
@@ -51,9 +51,10 @@ def _run_the_rounds(made: Made) -> None:
             assert query is not None
             counts = []
             # As many of every stratum as it has in all, up to a person, whatever they answer.
-            for place, people in enumerate(PEOPLE):
+            for place, name in enumerate(study.strata):
+                people = PEOPLE[name]
                 came = people * (number + 1) // ROUNDS - people * number // ROUNDS
-                values = rng.normal(3400 + 300 * place + 900 * (number >= MOVES_AFTER), 900, came)
+                values = rng.normal(3400 + 300 * place + 700 * (number >= MOVES_AFTER), 900, came)
                 truthful = rng.random(came) < 0.5 * (1.0 + study.mechanism.truth_rate)
                 counts.append(Count(came, int((truthful == (values > query)).sum())))
             run.close_round(number + 1, counts)
@@ -62,17 +63,17 @@ def _run_the_rounds(made: Made) -> None:
 
 def _spend_the_codes(made: Made) -> None:
     """Bring the survey's own file to the same moment: codes used, the next round open."""
-    study, places = made.folder.study(), {name: place for place, name in enumerate(STRATA)}
-    left = [[COUNTED] * people + [LATE] * late for people, late in zip(PEOPLE, LATE_ANSWERS, strict=True)]
+    study = made.folder.study()
+    left = {name: [COUNTED] * PEOPLE[name] + [LATE] * LATE_ANSWERS[name] for name in study.strata}
     changed = [
-        Changed(code_hash(one.code), 0, FREE, left[place].pop())
+        Changed(code_hash(one.code), 0, FREE, left[one.stratum].pop())
         for one in read_codes(made.folder.codes_file)
-        if left[place := places[one.stratum]]
+        if left[one.stratum]
     ]
     with SurveyStore.open(made.folder.store_file, study.digest, len(STRATA)) as store:
         store.claim()
         store.begin()
         store.change(changed)
-        store.add([], LATE_ANSWERS)
-        store.set_round(OpenRound(ROUNDS + 1, Phase.OPEN, round_times()[-1], 0, sum(PEOPLE)))
+        store.add([], [LATE_ANSWERS[name] for name in study.strata])
+        store.set_round(OpenRound(ROUNDS + 1, Phase.OPEN, round_times()[-1], 0, sum(PEOPLE.values())))
         store.commit()

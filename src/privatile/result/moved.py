@@ -47,7 +47,7 @@ def with_change(
     text = (
         f"The quantile has moved {way} during the run, {when}: the share of values below the questions has changed by "
         f"{abs(found.jump):.2g} since then. Estimate and interval mix both times; "
-        f"{'read the series over weeks (`privatile report`), or begin' if series else 'begin'} a new run. Without a "
+        f"{'read the series over weeks in its report, or begin' if series else 'begin'} a new run. Without a "
         f"change such an alarm comes in at most {100.0 * FALSE_ALARMS:g}% of studies, however long they are."
     )
     return replace(result, caveats=most_important_first(Caveat("moved", text), *result.caveats))
