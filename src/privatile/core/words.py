@@ -47,7 +47,7 @@ def week(seconds: float) -> str | None:
     ('1970-W01', None, None)
     """
     try:
-        return "{}-W{:02}".format(*datetime.fromtimestamp(seconds, UTC).isocalendar()[:2])
+        return "{:04}-W{:02}".format(*datetime.fromtimestamp(seconds, UTC).isocalendar()[:2])
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -1,7 +1,7 @@
 """What the times in a run's file add to the result of an open-ended run: its quantile week by week, and since when.
 
-The times come from the caller, who has read them from a file. One rule for surveys, federations and
-all other open-ended runs: live, in reports, in records and when those are checked.
+The times come from the caller, who has read them from a file. One rule for surveys, federations and all other
+open-ended runs: live, in reports, in records and when those are checked.
 """
 
 from collections.abc import Sequence
