@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -13,7 +14,7 @@ import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore, StoredRound
+from privatile.server.run_file import RunStore, Statement, StoredRound
 
 
 def long_run(
@@ -54,7 +55,12 @@ def long_run(
     store = RunStore.create(path, f"run-{seed}", spec)
     written: list[StoredRound] = []
     append = store.append
-    store.append = lambda rounds, also=(): written.extend(rounds)  # type: ignore[method-assign]
+
+    def keep(rounds: list[StoredRound], also: Sequence[Statement] = ()) -> float:
+        written.extend(rounds)
+        return store.created
+
+    store.append = keep  # type: ignore[method-assign]
     coordinator = Coordinator(store)
     rng, people = np.random.default_rng(seed), NormalDist(55, 10)
     while (asked := coordinator.rounds()) is not None and coordinator.done != stop:

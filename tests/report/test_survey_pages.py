@@ -25,6 +25,9 @@ def facts(**changes: Any) -> dict[str, Any]:
     return {**FakeSurvey().facts, **shown, **result, "shown": read, "strata": strata, **changes}
 
 
+MOVED = {"alarm": True, "log_evidence": 9.0, "round": 1_249, "since": "2027-01-20T14:05:09Z", "jump": 0.347}
+
+
 def words(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page).split())
 
@@ -74,7 +77,7 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
     page = SurveyPages().live(
         facts(
             series=weeks,
-            drift="It has moved.",
+            change=MOVED,
             state="closed",
             ended="date",
             shown={**read, "final": ["2,790", "2,950"]},
@@ -82,10 +85,33 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
     )
     text = words(page)
     assert "week answers interval (€) 2026-W46 300 2,600 … 3,000 2026-W47 12 none" in text
-    assert "It has moved." in text
+    assert "since about 20 January 2027, 14:05 UTC" in text
     assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
     assert 'data-state="closed"' in page
     assert "ended at the date that was fixed" in text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_change_alarm_is_told_in_the_language_of_the_page(language: str) -> None:
+    weeks = [{"week": f"2026-W{k}", "answers": 300, "estimate": 2.5, "interval": [2.0, 3.0]} for k in (46, 47)]
+    own = words_of(language)
+
+    def told(**changes: Any) -> str:
+        return words(SurveyPages().live(facts(**changes), language))
+
+    text = told(series=weeks, change=MOVED)
+    rises, falls = {
+        "en": ("has risen", "has fallen"), "de": ("gestiegen", "gefallen"), "fr": ("a augmenté", "a diminué"),
+    }[language]  # fmt: skip
+    day = {"en": "20 January 2027", "de": "20. Januar 2027", "fr": "20 janvier 2027"}[language]
+    for part in (rises, day, "35 ", own("moved_weeks"), own("moved_false", percent="5")):
+        assert part in text
+    assert falls in told(series=weeks, change={**MOVED, "jump": -0.347})
+    # A series that says nothing is not pointed to; a time that nobody has kept is a round.
+    assert own("moved_weeks") not in told(series=[{**one, "interval": None} for one in weeks], change=MOVED)
+    assert words(own("since_round", round=own.number("1,249"))) in told(change={**MOVED, "since": None})
+    for nothing in (None, {**MOVED, "alarm": False, "round": None, "since": None, "jump": None}):
+        assert rises not in told(series=weeks, change=nothing)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

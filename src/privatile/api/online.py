@@ -13,7 +13,7 @@ from privatile.estimator.plan import Ask
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
-from privatile.result.moved import with_change
+from privatile.result.moved import change_found, with_change
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 
@@ -117,4 +117,4 @@ class OnlineQuantile:
         plan, state = self._plan, self._state
         ended = plan.is_reached(state)
         result = summarize(self._settings, plan, state, self._trajectory, run="online", at_fixed_end=ended)
-        return with_change(result, plan, state, self._trajectory)
+        return with_change(result, change_found(plan, state, self._trajectory))

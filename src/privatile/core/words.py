@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 
 def duration(seconds: float) -> str:
@@ -35,6 +36,18 @@ def moment(seconds: float) -> str | None:
     """
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def week(seconds: float) -> str | None:
+    """The ISO week of a time, in UTC; none where it is no time of our calendar.
+
+    >>> week(0.0), week(1e300), week(float("nan"))
+    ('1970-W01', None, None)
+    """
+    try:
+        return "{:04}-W{:02}".format(*datetime.fromtimestamp(seconds, UTC).isocalendar()[:2])
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -17,7 +17,9 @@ from privatile.report.method_words import OTHER_NAMES, how_read, looking, short_
 from privatile.report.options_table import data_and_options, day
 from privatile.report.pages import CITATION, render_page
 from privatile.report.print_style import FIGURE_FORMATS, write_figure
+from privatile.report.survey_words import words_of
 from privatile.report.view import LevelView, RunRecord, RunView, ThinPath
+from privatile.report.weeks import shown_weeks
 from privatile.result.number_words import share_text
 from privatile.result.part_words import parts_of
 from privatile.result.result import ConfidenceInterval, QuantileResult
@@ -53,6 +55,7 @@ def run_page(view: RunView) -> str:
         f"{len(levels)} quantiles of {view.spec.value}" if several else short_title(first.level, view.spec.value),
         facts(view, paths),
         CHART_SCRIPTS,
+        t=words_of("en"),
         several=several,
         levels=levels,
         finished_levels=[level for level in levels if level["result"] is not None],
@@ -140,8 +143,9 @@ def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
 
 
 def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
-    result, answer, way, method = level.result, None, "", ""
+    result, answer, way, method, weeks = level.result, None, "", "", []
     if result is not None:
+        weeks = shown_weeks(result.facts().get("series") or (), (level.scale.low, level.scale.high), words_of("en"))
         answer = _answer(result)
         way = way_there(level.history.burn_in, result)
         method = f"{way}{how_read(result)}"
@@ -154,6 +158,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         "method": method,
         "way": way,
         "chart": trajectory_chart(path, view.spec.value),
+        "weeks": weeks,
         "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
         "straddles": level.history.straddles,
         "gaps": bool((np.isnan(path.estimate) & ~np.isnan(path.low)).any()),

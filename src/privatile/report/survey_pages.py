@@ -5,12 +5,13 @@ fact is and when it is computed is decided there (`survey/facts.py`); here it ge
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from privatile.inference.change import FALSE_ALARMS
 from privatile.report.pages import render, static
 from privatile.report.survey_words import LANGUAGES, Words, words_of
-from privatile.result.number_words import outward
+from privatile.report.weeks import in_words, shown_weeks
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
@@ -26,7 +27,6 @@ UNKNOWN: dict[str, Any] = {
             "condition",
             "first_interval_after",
             "most_answers",
-            "drift",
             "opened",
             "ends",
             "ended",
@@ -77,11 +77,8 @@ def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
 
 def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
     """What both pages say about the result."""
-    shown, limits, level = facts.get("shown") or {}, (facts["range"][0], facts["range"][1]), facts["level"]
-    series = [
-        {**week, "interval": _in_words(shown_interval(week.get("interval"), limits), words)}
-        for week in facts.get("series") or ()
-    ]
+    shown, level = facts.get("shown") or {}, facts["level"]
+    series = shown_weeks(facts.get("series") or (), (facts["range"][0], facts["range"][1]), words)
     condition = {ANY_SHAPE: "any_shape", SMOOTH: "smooth"}.get(facts.get("condition") or "")
     condition = words(condition) if condition else facts.get("condition")
     declared = _declared(facts, words) if shown.get("declared") else None
@@ -92,28 +89,33 @@ def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
         "state": STATES.get(facts["state"], facts["state"]),
         "estimand": words(LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
         "headline": _headline(shown, facts["unit"], words),
-        "interval": _in_words(shown.get("interval"), words),
+        "interval": in_words(shown.get("interval"), words),
         "condition": declared or condition,
-        "undeclared": _in_words(shown.get("undeclared"), words),
+        "undeclared": in_words(shown.get("undeclared"), words),
         "any_shape": condition,
-        "final": _in_words(shown.get("final"), words),
+        "final": in_words(shown.get("final"), words),
         "percent": f"{100 * facts['confidence']:.4g}%",
         "answered": _share(facts.get("answers"), facts.get("codes")),
         "odds": f"{math.exp(facts['epsilon']):.3g}",
         "series": series,
+        "moved": _moved(facts, words),
     }
 
 
-def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str] | None:
-    """Both ends as people read them, rounded outward; none where there is none.
-
-    >>> shown_interval([2750.123, 2911.4], (0, 20_000)), shown_interval(None, (0, 20_000))
-    (('2,750', '2,920'), None)
-    """
-    if interval is None:
-        return None
-    low, high = interval
-    return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
+def _moved(facts: Mapping[str, Any], words: Words) -> list[str]:
+    """The change alarm, sentence by sentence; nothing without one."""
+    change = facts.get("change") or {}
+    if not change.get("alarm"):
+        return []
+    day = words.day(change["since"])
+    since = words("since_day", day=day) if day else words("since_round", round=words.number(f"{change['round']:,}"))
+    points = words.number(f"{100 * abs(change['jump']):.2g}")
+    told = sum(bool(week["interval"]) for week in facts.get("series") or ()) > 1
+    return [
+        words("moved_up" if change["jump"] > 0 else "moved_down", since=since, points=points),
+        *([words("moved_weeks")] if told else []),
+        words("moved_false", percent=f"{100 * FALSE_ALARMS:g}"),
+    ]
 
 
 def _headline(shown: Mapping[str, Any], unit: str, words: Words) -> tuple[str, str] | None:
@@ -130,10 +132,6 @@ def _declared(facts: Mapping[str, Any], words: Words) -> str:
     """On which declaration the values shown rest."""
     step = facts["step"]
     return words("whole") if step == 1 else words("multiple", step=words.number(f"{step:,.10g}"))
-
-
-def _in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None:
-    return None if ends is None else (words.number(ends[0]), words.number(ends[1]))
 
 
 def _share(part: int | None, whole: int | None) -> str:

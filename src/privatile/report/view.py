@@ -16,13 +16,13 @@ from privatile.estimator.plan import RoundState
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.report.history import LevelHistory, Snapshot, bucket_ends, envelope, last_in_bucket
-from privatile.result.moved import with_change
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import Caveat, QuantileResult, in_units
 from privatile.result.results import Results
 from privatile.result.severity import most_important_first
 from privatile.result.summary import summarize
 from privatile.result.unfinished import unfinished
+from privatile.server.periods import with_times
 from privatile.server.run_file import RunStore
 
 POINTS = 4500
@@ -286,7 +286,7 @@ class RunRecord:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
         summaries = [self._summary(history, history.state, history.trajectory) for history in self.histories]
         found: Sequence[QuantileResult | None] = [
-            result and with_change(result, history.plan, history.state, history.trajectory)
+            result and with_times(result, history.plan, history.state, history.trajectory, history.at.tolist())
             for history, result in zip(self.histories, summaries, strict=True)
         ]
         known = [result for result in found if result is not None]

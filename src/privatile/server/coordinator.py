@@ -28,11 +28,11 @@ from privatile.estimator.spec import RunSpec
 from privatile.estimator.step import begin, step
 from privatile.estimator.transcript import as_sent, difference, slack
 from privatile.inference.trajectory import Trajectory
-from privatile.result.moved import with_change
 from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import narrow_enough, summarize
 from privatile.result.unfinished import unfinished
+from privatile.server.periods import with_times
 from privatile.server.run_file import RunStore, Statement, StoredRound, opening
 
 
@@ -54,6 +54,8 @@ class Track:
         self.state: RoundState = begin(self.plan)
         self.trajectory = Trajectory()
         self.ask: Ask | None = as_sent(self.plan, self.plan.ask(self.state))
+        self.times: list[float] = []
+        """When each round was stored, in seconds since 1970, as the file says."""
         self.why_ended: Reason | None = None
         """Why an open-ended level is over."""
 
@@ -119,6 +121,7 @@ class Track:
             raise ProtocolError(f"after round {self.state.round} comes round {stored.round}.")
         self.take(stored.ask)
         self.advance(stored.ones, stored.unspent)
+        self.times.append(stored.at)
 
     def end(self, why: Reason | None = None) -> None:
         """Let the level be over, as recorded; refused where the design would have gone on on any machine.
@@ -263,7 +266,9 @@ class Coordinator:
             ask = track.asked_of(came)
             track.advance(ones, kept, came)
             stored += [] if ask is None else [StoredRound(index, track.state.round, ask, tuple(ones), kept)]
-        self.store.append(stored, [*also, *self._opening()])
+        now = self.store.append(stored, [*also, *self._opening()])
+        for one in stored:
+            self.tracks[one.level_index].times.append(now)
 
     def result(self, level_index: int = 0) -> QuantileResult:
         """The result of one level so far."""
@@ -274,7 +279,8 @@ class Coordinator:
         result = summarize(
             self.spec, track.plan, track.state, track.trajectory, self.run, at_fixed_end=track.at_fixed_end
         )
-        return replace(with_change(result, track.plan, track.state, track.trajectory), date=self.store.date)
+        result = with_times(result, track.plan, track.state, track.trajectory, track.times)
+        return replace(result, date=self.store.date)
 
     def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
         track = self.tracks[level_index]

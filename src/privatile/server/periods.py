@@ -1,15 +1,25 @@
-"""A run's quantile week by week (`inference.series`), from its file's times and its own state."""
+"""What the times in a run's file add to the result of an open-ended run: its quantile week by week, and since when.
 
-from datetime import UTC, datetime
-from typing import NamedTuple
+The times come from the caller, who has read them from a file. One rule for surveys, federations and all other
+open-ended runs: live, in reports, in records and when those are checked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from privatile.errors import InputError
+from privatile.core.words import counted, week
+from privatile.estimator.open_plan import OpenPlan
+from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.values import parse_values
 from privatile.inference.series import series
-from privatile.inference.trajectory import ClientAnswers
-from privatile.result.result import ConfidenceInterval, in_units
-from privatile.server.coordinator import Coordinator
+from privatile.inference.trajectory import ClientAnswers, Trajectory
+from privatile.result.moved import change_found, with_change
+from privatile.result.result import ConfidenceInterval, QuantileResult, in_units
+from privatile.result.rows import Row
+from privatile.result.sentence import SMOOTH
 
 
 class Period(NamedTuple):
@@ -20,38 +30,73 @@ class Period(NamedTuple):
     estimate: float | None
     interval: ConfidenceInterval | None
 
+    def facts(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "week": self.name,
+            "answers": self.people,
+            "estimate": self.estimate,
+            "interval": None if self.interval is None else list(self.interval),
+            "condition": None if self.interval is None else SMOOTH,
+        }
 
-def week(seconds: float) -> str:
-    """The ISO week of a time, in UTC.
 
-    >>> week(0.0)
-    '1970-W01'
+def weekly(
+    plan: Plan, state: RoundState, trajectory: Trajectory, times: Sequence[float], confidence_level: float | None
+) -> list[Period]:
+    """The weeks in which rounds of the window were closed, in order. A round counts in the week in which it closed.
+
+    `times` are those of all rounds, in seconds since 1970; there is no series where one is missing, or is no time.
+    Without a confidence level the weeks have their numbers of answers alone.
     """
-    return "{}-W{:02}".format(*datetime.fromtimestamp(seconds, UTC).isocalendar()[:2])
-
-
-def weekly(coordinator: Coordinator, level_index: int = 0) -> list[Period]:
-    """The weeks in which rounds of the window were closed, in order. A round counts in the week in which it closed."""
-    track, spec = coordinator.tracks[level_index], coordinator.spec
-    if spec.round_mode != "cohort":
-        raise InputError("a series over weeks needs cohort mode, where all records of a round answer about the same q.")
-    plan = track.plan.so_far(track.state)
     # The search asks too far away for a line.
-    first = track.state.round - track.state.averages.rounds
-    names = [week(stored.at) for stored in coordinator.store.rounds(level_index, after=first)]
-    every = track.trajectory.by_client
-    answers = ClientAnswers(every.queries[first:], every.residuals[first:], every.precisions[first:])
-    if not names or len(names) != len(answers.queries):
+    first = state.round - state.averages.rounds
+    names = [week(seconds) for seconds in times[first : state.round]]
+    if not names or len(times) < state.round or None in names:
         return []
-    weeks = sorted(set(names))
-    weights = np.array([client.weight for client in plan.clients])
-    rates = np.array([client.mechanism.truth_rate for client in plan.clients])
-    numbers = [weeks.index(name) for name in names]
-    parts = series(answers, numbers, weights, rates, spec.confidence_level)
+    weeks = sorted({name for name in names if name is not None})
+    clients = plan.so_far(state).clients
+    every = trajectory.by_client
+    answers = ClientAnswers(every.queries[first:], every.residuals[first:], every.precisions[first:])
+    parts = series(
+        answers,
+        [weeks.index(name) for name in names if name is not None],
+        np.array([client.weight for client in clients]),
+        np.array([client.mechanism.truth_rate for client in clients]),
+        confidence_level or 0.5,
+    )
     found = []
     for name, part in zip(weeks, parts, strict=True):
-        nothing = part.estimate != part.estimate
-        estimate = None if nothing else in_units(plan.scale, part.estimate)
+        if part.estimate != part.estimate or confidence_level is None:
+            found.append(Period(name, part.people, None, None))
+            continue
         ends = ConfidenceInterval(in_units(plan.scale, part.low), in_units(plan.scale, part.high))
-        found.append(Period(name, part.people, estimate, None if nothing else ends))
+        found.append(Period(name, part.people, in_units(plan.scale, part.estimate), ends))
     return found
+
+
+def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
+    """Whether a smooth interval of one week may stand beside a result.
+
+    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
+    answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
+    time, and says nothing against the weeks, each of which has its own.
+    """
+    return result.located and (moved or not result.contradiction) and parse_values(result.values).step is None
+
+
+def with_times(
+    result: QuantileResult, plan: Plan, state: RoundState, trajectory: Trajectory, times: Sequence[float]
+) -> QuantileResult:
+    """The result of an open-ended run with its series over weeks and what its answers say about a change."""
+    if not isinstance(plan, OpenPlan):
+        return result
+    found = change_found(plan, state, trajectory)
+    shown = may_stand_beside(result, moved=found.alarm)
+    weeks = weekly(plan, state, trajectory, times, result.confidence_level if shown else None)
+    text = ""
+    if weeks:
+        text = counted(len(weeks), "week") + f", {weeks[0].name}" + (f" to {weeks[-1].name}" if len(weeks) > 1 else "")
+    row = Row("series", "week by week", [one.facts() for one in weeks], text)
+    result = with_change(result, found, times, series=sum(one.interval is not None for one in weeks) > 1)
+    return replace(result, diagnostics=(*result.diagnostics, row))

@@ -199,11 +199,12 @@ class RunStore:
         """Whether the run was killed before anything was written: a database without a table."""
         return table_names(path) == set()
 
-    def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> None:
-        """Write one round of every level, and what the caller keeps with it, in one transaction."""
+    def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> float:
+        """Write one round of every level, and what the caller keeps with it, in one transaction; gives its time."""
         now = time.time()
         rows = [(*_written(*entry[:3]), json.dumps(entry.ones), json.dumps(entry.unspent), now) for entry in rounds]
         self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+        return now
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from typing import Any
 from privatile.core.words import moment
 from privatile.estimator.values import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.sentence import SMOOTH, headline_parts
+from privatile.result.sentence import headline_parts
 from privatile.server.alarms import Alarm
 from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.run import Standing
@@ -55,33 +55,11 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
         "opened": moment(opened),
         "ends": study.end_date or None,
         "ended": found.ended,
-        "series": _series(study, found),
         "strata": [
             {"name": name, "weight": one.weight, "codes": one.codes, "late": here}
             for (name, one), here in zip(study.strata.items(), late, strict=True)
         ],
     }
-
-
-def _series(study: SurveyStudy, found: Standing) -> list[dict[str, Any]]:
-    """Week by week how many answered and, where a smooth reading may stand beside the result, what they say.
-
-    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
-    answers contradict a smooth distribution.
-    """
-    result = found.result
-    smooth = result is not None and result.located and not result.contradiction
-    smooth = smooth and parse_values(study.values).step is None
-    return [
-        {
-            "week": week.name,
-            "answers": week.people,
-            "estimate": week.estimate if smooth else None,
-            "interval": None if week.interval is None or not smooth else list(week.interval),
-            "condition": None if week.interval is None or not smooth else SMOOTH,
-        }
-        for week in found.weeks
-    ]
 
 
 def _as_shown(
@@ -106,13 +84,14 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         nothing: dict[str, Any] = dict.fromkeys(
             ("estimate", "interval", "condition", "final", "shown", "sentence", "drift")
         )
-        return {**nothing, "caveats": [], "liars": []}
+        return {**nothing, "caveats": [], "liars": [], "series": [], "change": None}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
     anytime, condition = result.anytime, result.anytime_condition
     final: ConfidenceInterval | None = result.confidence_interval
     if result.valid_at_every_look:
         anytime, condition = result.confidence_interval, result.condition
         final = None if result.other is None else result.other.interval
+    facts = result.facts()
     moved = [caveat.text for caveat in result.caveats if caveat.code == "moved"]
     return {
         "estimate": result.estimate if result.located else None,
@@ -123,7 +102,9 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
         "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],
-        "liars": list(result.facts().get("liars") or ()),
+        "liars": list(facts.get("liars") or ()),
+        "series": list(facts.get("series") or ()),
+        "change": facts.get("change"),
     }
 
 

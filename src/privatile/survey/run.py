@@ -12,7 +12,6 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.part_words import STRATA
 from privatile.result.result import QuantileResult
 from privatile.server.coordinator import Coordinator
-from privatile.server.periods import Period, weekly
 from privatile.server.run_file import RunStore
 from privatile.server.writer import begin_or_continue
 from privatile.survey.store import Count
@@ -56,7 +55,6 @@ class Standing(NamedTuple):
     rounds: int
     result: QuantileResult | None
     """None while the quantile is still being searched for."""
-    weeks: list[Period]
     ended: Reason | None
     """Why the run is over; none while it goes on."""
 
@@ -64,8 +62,7 @@ class Standing(NamedTuple):
 def standing(coordinator: Coordinator) -> Standing:
     """What the closed rounds of a survey's run say."""
     result = result_so_far(coordinator)
-    weeks = [] if result is None else weekly(coordinator)
-    return Standing(coordinator.done, result, weeks, coordinator.store.why_ended)
+    return Standing(coordinator.done, result, coordinator.store.why_ended)
 
 
 class SurveyRun:

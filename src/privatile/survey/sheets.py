@@ -45,7 +45,10 @@ WORDS = {
 """What a card says in each language: who asks, how to use it, what is sent, and the line above the hash."""
 
 STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
-break-after: page } text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
+break-after: page } @media print { h1 { display: none } } @media screen { body { font-family: system-ui, sans-serif;
+background: #eee; color: #111 } h1 { margin: 1rem; font-size: 1.3rem } svg.page { max-width: 100%; height: auto;
+background: #fff; margin: 0 auto 1rem } }
+text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif }
 .mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }"""
 
 
@@ -108,8 +111,10 @@ def sheet(
         raise InputError("a sheet needs at least one code; got none.")
     size = COLUMNS * ROWS
     pages = "\n".join(_page(drawn[start : start + size]) for start in range(0, len(drawn), size))
-    meta = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{meta}</head><body>\n{pages}\n</body></html>\n'
+    fits = '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    meta = f'<meta charset="utf-8">{fits}<title>{escape(title)}</title><style>{STYLE}</style>'
+    main = f"<main>\n<h1>{escape(title)}</h1>\n{pages}\n</main>"  # the heading is not printed
+    return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{meta}</head><body>\n{main}\n</body></html>\n'
 
 
 def _page(cards: list[str]) -> str:

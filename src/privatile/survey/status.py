@@ -75,7 +75,7 @@ class SurveyStatus:
 def read_standing(folder: SurveyFolder) -> Standing:
     """What the closed rounds say."""
     if not folder.run_file.exists() or RunStore.is_blank(folder.run_file):
-        return Standing(0, None, [], None)
+        return Standing(0, None, None)
     with RunStore.open(folder.run_file, read_only=True) as store:
         return standing(Coordinator(store))
 
