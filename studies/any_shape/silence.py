@@ -83,7 +83,9 @@ def runs_of(family: str, information: float, values: str, silence: Silence, seed
     plan = cell.plan if values == "continuous" else cell.straddle_plan
     settings = ReportSettings("simulated values", (cell.level,), values=values)
     place = [seed, block, FAMILIES.index(family), len(values), int(1e3 * silence.share), int(1e3 * silence.spell)]
-    rng = np.random.default_rng([*place, int(silence.asked_later), *([] if information == 4000 else [int(information)])])
+    rng = np.random.default_rng(
+        [*place, int(silence.asked_later), *([] if information == 4000 else [int(information)])]
+    )
     wald, found = two_sided_z(0.95) * cell.bound, []
     for _ in range(BLOCK):
         evidence, _ = silent_run(cell, plan, settings, rng, silence)

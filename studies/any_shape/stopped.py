@@ -93,8 +93,8 @@ def block(cell: AutoCell, values: str, every: int, seed: Sequence[int]) -> Float
 
 def cells() -> Iterator[tuple[str, AutoCell]]:
     """Smooth laws, and hard ones on which only the any-shape reading may be used."""
-    for law, level, information in SMOOTH:
-        cell = make_cell(law, 1, 0.5, level, information)
+    for smooth, level, information in SMOOTH:
+        cell = make_cell(smooth, 1, 0.5, level, information)
         yield f"smooth: {cell.name}", cell
     for name in JUMPS:
         law, level, (low, high) = HARD[name]
@@ -121,8 +121,9 @@ def main() -> None:
                 continue
             seeds = [[given.seed, number, len(values), k] for k in range(max(1, given.runs // BLOCK))]
             found = np.concatenate(list(pool.map(partial(block, cell, values, given.every), seeds)))
-            shares = found.mean(axis=0).tolist()
-            kept[key] = Stopped(name, values, len(found), *shares, time.strftime("%Y-%m-%d"), command)
+            any_shape, smooth, fixed = found.mean(axis=0).tolist()
+            date = time.strftime("%Y-%m-%d")
+            kept[key] = Stopped(name, values, len(found), any_shape, smooth, fixed, date, command)
             write_rows([kept[(n, v)] for _, n, _, v in wanted if (n, v) in kept], given.results, digits=4)
             print(*kept[key][:6], flush=True)
 

@@ -111,7 +111,9 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
         share = (18_000 / short.records) ** 0.5
         assert beside.interval.high - beside.interval.low > 1.2 * share * (planned.interval.high - planned.interval.low)
     else:
-        assert beside.interval.low < short.confidence_interval.low < short.confidence_interval.high < beside.interval.high
+        assert (
+            beside.interval.low < short.confidence_interval.low < short.confidence_interval.high < beside.interval.high
+        )
     assert f"{short.ends_shown(beside.interval)[0]} … " in short.to_text()
     grid = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **{**options, "values": "step=0.01"})
     assert grid.method != "any-shape" or grid.other is None

@@ -1,4 +1,4 @@
-"""A run that was looked at and stopped by what it showed: both of its intervals hold there, the one for an end does not.
+"""A run that was looked at and stopped by what it showed: both of its intervals hold, the one for an end does not.
 
 Whoever may stop at any look can wait for one at which the interval misses. So what is counted is whether it ever does.
 """

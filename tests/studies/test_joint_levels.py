@@ -30,7 +30,10 @@ def test_a_band_that_is_narrow_enough_does_not_cover(parameters: int) -> None:
 
 
 def test_a_row_comes_out_again() -> None:
-    law, row = SMOOTH["normal"], next(row for row in ROWS if (row.law, row.records, row.parameters) == ("normal", 20_000, 6))
+    law, row = (
+        SMOOTH["normal"],
+        next(row for row in ROWS if (row.law, row.records, row.parameters) == ("normal", 20_000, 6)),
+    )
     truth = np.array([float(law.quantile(level)) for level in LEVELS])
     density = np.array([float(law.density(np.array(value))) for value in truth])
     errors = 3.0 / (2.0 * RATE * math.sqrt(row.records)) / density

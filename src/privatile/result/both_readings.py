@@ -86,7 +86,11 @@ def _other(inference: Inference, condition: str, settings: ReportSettings, scale
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
     how, looked_at = f"the option interval {inference.method} shows it first", settings.until_width is not None
     if looked_at:
-        how = "a run declared continuous stops by it" if condition == SMOOTH else "a run that declares nothing stops by it"
+        how = (
+            "a run declared continuous stops by it"
+            if condition == SMOOTH
+            else "a run that declares nothing stops by it"
+        )
     return OtherReading(interval, inference.method, condition, how, looked_at)
 
 
