@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +28,16 @@ SMOOTH: dict[str, Population] = {
     "two humps": Mixture((Normal(-1.0, 1.0), Normal(1.0, 0.5))),
     "unequal humps": Mixture((Normal(), Normal(3.0, 0.5)), (0.7, 0.3)),
     "pareto": Pareto(1.5),
+    "three humps": Mixture((Normal(-2.5, 0.6), Normal(0.0, 0.8), Normal(2.5, 0.6)), (0.25, 0.5, 0.25)),
 }
+"""Laws on which constants were chosen, or that their reasons name."""
+
 UNSEEN: dict[str, Population] = {
     "exponential": Exponential(),
     "gumbel": Gumbel(),
     "triangle": Triangle(),
     "arcsine": Arcsine(),
     "t1.5": StudentT(degrees=1.5),
-    "three humps": Mixture((Normal(-2.5, 0.6), Normal(0.0, 0.8), Normal(2.5, 0.6)), (0.25, 0.5, 0.25)),
 }
 """Laws on which no constant was chosen: added when all of them stood."""
 SALARIES = LogNormal(math.log(48000), 0.6)
@@ -71,10 +73,10 @@ HARD: dict[str, tuple[Population, float, tuple[float, float]]] = {
 }
 GRIDS = {"whole years": 1.0, "whole years .9": 1.0, "two values": 1.0, "two values .48": 1.0, "ten grades": 1.0}
 SIZES = (2_000, 20_000, 120_000, 600_000)
-DATA = {"salary": ("salary", (0.0, 1e6)), "age": ("age", (0.0, 120.0)), "hours": ("hours_worked", (0.0, 100.0))}
+DATA = {"salary": ("salary", (1000.0, 1e6)), "age": ("age", (0.0, 120.0)), "hours": ("hours_worked", (0.0, 100.0))}
+"""Column and range, salaries as in the README: on a log scale."""
+LOG_SCALE = ("salary",)
 LEVELS = (0.25, 0.5, 0.9)
-SALARY_RANGE = (1000.0, 1_000_000.0)
-"""As in the README, on a log scale."""
 
 
 @dataclass(frozen=True)
@@ -155,40 +157,45 @@ def federated_cells() -> Iterator[StudyCell]:
 
 def column_cells(data: Path) -> Iterator[StudyCell]:
     """The three columns, all records together as one client, at two sizes; and with the nine regions as clients."""
-    for name, (column, (low, high)) in DATA.items():
-        law, step = _whole(data, column), float(name == "age")
+    for name, (column, _) in DATA.items():
+        law = _whole(data, column)
         for n, level in itertools.product((20_000, len(law.values)), LEVELS):
-            cell = AutoCell((law,), (RATE,), (n,), level, low=low, high=high)
-            yield StudyCell("columns", f"{name} τ={level:g} n={n}", cell, step=step)
-        regions = read_columns(data, column, "economic_region").values()
+            yield _column_cell("columns", f"{name} τ={level:g} n={n}", name, (law,), (n,), level)
+        regions = tuple(read_columns(data, column, "economic_region").values())
         sizes = tuple(len(region.values) for region in regions)
-        weights = tuple(size / sum(sizes) for size in sizes)
-        log = name == "salary"
         for level in LEVELS:
-            laws = tuple(LogOf(region) for region in regions) if log else tuple(regions)
-            ends = tuple(math.log(end) for end in SALARY_RANGE) if log else (low, high)
-            cell = AutoCell(laws, (RATE,) * len(sizes), sizes, level, weights, low=ends[0], high=ends[1])
-            label = f"{name} τ={level:g} nine regions as clients" + (", log scale" if log else "")
-            yield StudyCell("columns", label, cell, step=step, log=log)
+            yield _column_cell("columns", f"{name} τ={level:g} nine regions as clients", name, regions, sizes, level)
 
 
 def region_cells(data: Path) -> Iterator[StudyCell]:
     """Every column of every region, with as many records as the region has."""
-    for name, (column, (low, high)) in DATA.items():
+    for name, (column, _) in DATA.items():
         for region, law in sorted(read_columns(data, column, "economic_region").items()):
             for level in LEVELS:
                 n = len(law.values)
-                cell = AutoCell((law,), (RATE,), (n,), level, low=low, high=high)
-                yield StudyCell("regions", f"{region} {name} τ={level:g} n={n}", cell, step=float(name == "age"))
+                yield _column_cell("regions", f"{region} {name} τ={level:g} n={n}", name, (law,), (n,), level)
 
 
 def file_cells(data: Path) -> Iterator[StudyCell]:
     """The salary table itself as the target: every record answers once."""
-    for name, (column, (low, high)) in DATA.items():
+    for name, (column, _) in DATA.items():
         law = _whole(data, column)
         for level in LEVELS:
-            cell = AutoCell((law,), (RATE,), (len(law.values),), level, low=low, high=high)
-            yield StudyCell("file", f"{name} τ={level:g}", cell, step=float(name == "age"), file=True)
+            cell = _column_cell("file", f"{name} τ={level:g}", name, (law,), (len(law.values),), level)
+            yield replace(cell, file=True)
+
+
+def _column_cell(
+    table: str, label: str, name: str, laws: tuple[Empirical, ...], sizes: tuple[int, ...], level: float
+) -> StudyCell:
+    """A cell of a real column, asked with the options of the README; clients count with their sizes."""
+    log, (low, high) = name in LOG_SCALE, DATA[name][1]
+    members: tuple[Population, ...] = tuple(LogOf(law) for law in laws) if log else laws
+    if log:
+        label, low, high = f"{label}, log scale", math.log(low), math.log(high)
+    weights = tuple(size / sum(sizes) for size in sizes)
+    cell = AutoCell(members, (RATE,) * len(sizes), sizes, level, weights, low=low, high=high)
+    return StudyCell(table, label, cell, step=float(name == "age"), log=log)
 
 
 def _whole(data: Path, column: str) -> Empirical:

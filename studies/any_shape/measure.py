@@ -58,6 +58,9 @@ class Measured(NamedTuple):
     up_to_five: float
     set_coverage: float
     """With the grid declared: share of the runs whose set has at most two, five values; coverage of the set."""
+    date: str = ""
+    command: str = ""
+    """When it was run, and how, with its seed; empty where nobody noted it."""
 
 
 def seed_of(name: str, seed: int) -> int:

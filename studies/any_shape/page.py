@@ -1,12 +1,13 @@
 """The tables behind docs/intervals.md, and its verdict: python -m studies.any_shape.page
 
-docs/intervals-tables.md is written anew from the committed results of both studies; in docs/intervals.md the part
-between <!-- verdict --> and <!-- /verdict --> is.
+docs/intervals-tables.md is written anew from the committed results of both studies and `notes.md`; in docs/intervals.md
+the part between <!-- verdict --> and <!-- /verdict --> is.
 """
 
 import csv
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,10 +18,13 @@ from studies.any_shape.limits import (
     any_shape_shortfalls,
     continuous_shortfalls,
     grid_shortfalls,
+    silence_shortfalls,
     undeclared_shortfalls,
 )
 from studies.any_shape.measure import Measured
 from studies.any_shape.run import RESULTS, read_table
+from studies.any_shape.silence import RESULTS as SILENCE
+from studies.any_shape.silence import Row
 from studies.coverage.calibrate import TABLE, Calibration
 from studies.coverage.coverage import NEW, scored
 from studies.coverage.extras import Extra
@@ -32,6 +36,7 @@ from privatile.paper.text_tables import markdown_table
 
 ROOT = Path(__file__).parents[2]
 DOCS, COVERAGE = ROOT / "docs", ROOT / "studies" / "coverage"
+NOTES = Path(__file__).parent / "notes.md"
 TITLES = {
     "smooth": "Smooth laws, one client",
     "unseen": "Smooth laws on which no constant was chosen",
@@ -59,6 +64,8 @@ BESIDE = {
     "worst": "The worst distributions: F jumps to exactly τ",
     "command": "Through the command itself: `privatile estimate` on the salary table, one row per run",
     "silence": "Silent clients",
+    "stopped": "Runs that are looked at: shares that miss at any look",
+    "joint_levels": "One fit for nine levels: width of its joint band over that of separate fits, and its coverage",
 }
 """Tables of other scripts of the study, shown as they are."""
 COUNTED = {"columns": 27, "regions": 81, "file": 9}
@@ -75,11 +82,10 @@ units of the data where the values have no density. *smooth*: the interval besid
 its estimate over that of the efficiency bound (in units without a density). *contradicted*: share of the runs whose
 answers speak against a smooth curve. I: information. *set*: with the grid of values declared.
 
-Run on 2026-11-16 with `python -m studies.any_shape.run smooth coverage hard federated --runs 20000` (16 processor cores
-and one GPU, `--device cuda --block 40000`, which draws other random numbers), `… columns regions file --runs 2000`,
-`python -m studies.coverage.run --cells low_information --runs 20000 --device cuda`, `python -m
-studies.any_shape.silence --runs 500`, `… .worst --runs 5000`, `… .command --runs 99`. Cells of made-up laws have 20,000
-runs, real columns 2,000.
+Every table says when and with which command it was run. Commands without a seed are from before it was noted: the
+default one, on processors or on one GPU (`--device cuda --block 40000`, which draws other random numbers). Values
+declared continuous: `python -m studies.coverage.run --cells low_information --runs 20000 --device cuda`, 2026-11-16.
+Cells of made-up laws have 20,000 runs, real columns 2,000.
 
 The Monte Carlo standard error of a coverage near .95 is .0015 with 20,000 runs, .005 with 2,000, .010 with 500; of an
 error ratio it is .756 of it over √runs.
@@ -120,10 +126,26 @@ def measured_table(rows: Sequence[Measured]) -> str:
 
 
 def plain_table(path: Path) -> str:
-    """A CSV file as it is."""
+    """A CSV file as it is; what all rows say about when and how they were run is said once."""
     with path.open(newline="", encoding="utf-8") as stream:
-        head, *rows = csv.reader(stream)
-    return "\n".join(markdown_table(head, rows))
+        rows = list(csv.DictReader(stream))
+    shown = [name for name in rows[0] if name not in ("date", "command")]
+    table = "\n".join(markdown_table(shown, [[row[name] for name in shown] for row in rows]))
+    own = f"python -m studies.any_shape.{path.stem}"
+    return f"{provenance([(row.get('date', ''), row.get('command') or own) for row in rows])}\n\n{table}"
+
+
+def provenance(rows: Sequence[tuple[str, str]]) -> str:
+    """When the rows of a table were run, and with which commands.
+
+    >>> provenance([("2026-11-17", "run b"), ("2026-11-16", "run a"), ("2026-11-17", "run b")])
+    'Run 2026-11-16: `run a` (1 row). Run 2026-11-17: `run b` (2 rows).'
+    """
+    counts = Counter(rows)
+    return " ".join(
+        f"Run {date or 'on a day that nobody noted'}: `{command}` ({number} row{'s' if number > 1 else ''})."
+        for (date, command), number in sorted(counts.items())
+    )
 
 
 def span(values: Sequence[float], form: str = ".3f") -> str:
@@ -193,7 +215,7 @@ def verdict(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> st
         head = ("declared continuous", "number", "runs each", "covers", "width / Wald", "error / bound")
         parts.append("\n".join(markdown_table(head, declared)))
     parts.append(shortfall_words(found, continuous))
-    return "\n\n".join(["Three numbers are smallest / median / largest.", *parts])
+    return "\n\n".join(["Three numbers are smallest / median / largest. *Smooth*: of the undeclared run.", *parts])
 
 
 def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> str:
@@ -201,6 +223,7 @@ def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score
     rows = [row for table in (*MADE_UP, *REAL) for row in found[table]]
     short = any_shape_shortfalls(rows) + grid_shortfalls(rows)
     short += undeclared_shortfalls([*found["smooth"], *found["unseen"]]) + continuous_shortfalls(continuous, NEW)
+    short += silence_shortfalls(read_rows(SILENCE, Row))
     if not short:
         return (
             "No number of the tables is beyond its limit (`studies/any_shape/limits.py`) by more than two Monte Carlo "
@@ -208,7 +231,10 @@ def shortfall_words(found: dict[str, list[Measured]], continuous: Sequence[Score
         )
     lines = [(each.cell, each.what, f"{each.found:.3f}", f"{each.limit:.3f}") for each in short]
     table = "\n".join(markdown_table(("what falls short", "number", "found", "limit"), lines))
-    return f"The limits are in `studies/any_shape/limits.py`. These numbers are beyond them:\n\n{table}"
+    return (
+        "The limits are in `studies/any_shape/limits.py`, with two Monte Carlo standard errors allowed. These numbers "
+        f"are beyond them:\n\n{table}"
+    )
 
 
 def continuous_scores() -> list[Score]:
@@ -218,11 +244,13 @@ def continuous_scores() -> list[Score]:
 
 def long_page(found: dict[str, list[Measured]], continuous: Sequence[Score]) -> str:
     """The page of tables."""
-    parts = [INTRODUCTION.rstrip()]
+    parts = [INTRODUCTION.rstrip(), NOTES.read_text(encoding="utf-8").rstrip()]
     for table, title in TITLES.items():
         missing, cells = cells_without_row(table, found[table])
         note = f"\n\n{missing} of {cells} cells not run yet." if missing else ""
-        parts.append(f"## {title}{note}\n\n{measured_table(found[table])}" if found[table] else f"## {title}{note}")
+        when = provenance([(row.date, row.command) for row in found[table]])
+        text = f"\n\n{when}\n\n{measured_table(found[table])}" if found[table] else ""
+        parts.append(f"## {title}{note}{text}")
     for name, title in BESIDE.items():
         if (RESULTS / f"{name}.csv").exists():
             parts.append(f"## {title}\n\n{plain_table(RESULTS / f'{name}.csv')}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from studies.any_shape.cells import TABLES, StudyCell, cells_of
-from studies.any_shape.measure import Measured, blocks, joined, line, measure, run_block
+from studies.any_shape.measure import BLOCK, Measured, blocks, joined, line, measure, run_block
 from studies.coverage.rows import read_rows, write_rows
 
 from privatile.errors import require
@@ -38,8 +38,13 @@ def read_table(table: str, folder: Path = RESULTS) -> dict[str, Measured]:
     return {row.name: row for row in read_rows(file_of(table, folder), Measured)}
 
 
-def keep(found: Measured, folder: Path, begun: float) -> Measured:
-    """Append a row."""
+def keep(found: Measured, folder: Path, begun: float, seed: int, device: str = "cpu", block: int = BLOCK) -> Measured:
+    """Append a row, with its date and the command that makes it again."""
+    table = "smooth" if found.table == "unseen" else found.table
+    command = f"python -m studies.any_shape.run {table} --runs {found.runs} --seed {seed}"
+    command += f" --block {block}" if block != BLOCK else ""
+    command += f" --device {device}" if device != "cpu" else ""
+    found = found._replace(date=time.strftime("%Y-%m-%d"), command=command)
     write_rows([found], file_of(found.table, folder), append=True)
     print(line(found), f"{time.time() - begun:.1f} s", flush=True)
     return found
@@ -54,13 +59,14 @@ def run_all(studies: Sequence[StudyCell], runs: int, seed: int, block: int, jobs
             for study in studies
         }
         for study in studies:
-            keep(joined(study, [task.result() for task in tasks.pop(study.name)]), folder, begun)
+            parts = [task.result() for task in tasks.pop(study.name)]
+            keep(joined(study, parts), folder, begun, seed, block=block)
 
 
-def tidy(table: str, folder: Path) -> None:
-    """One row per cell, in the order of the cells."""
+def tidy(table: str, names: Sequence[str], folder: Path) -> None:
+    """One row per cell, in the order of the cells; rows of cells that are no more are dropped."""
     rows = read_table(table, folder)
-    write_rows(list(rows.values()), file_of(table, folder))
+    write_rows([rows[name] for name in names if name in rows], file_of(table, folder))
 
 
 def main() -> None:
@@ -73,7 +79,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data" / "gov_census_2018.csv.gz")
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
-    parser.add_argument("--block", type=int, default=1000)
+    parser.add_argument("--block", type=int, default=BLOCK)
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -93,15 +99,18 @@ def main() -> None:
     else:
         for study in missing:
             begun = time.time()
-            keep(measure(study, chosen.runs, chosen.seed, xp, chosen.block), chosen.results, begun)
+            found = measure(study, chosen.runs, chosen.seed, xp, chosen.block)
+            keep(found, chosen.results, begun, chosen.seed, chosen.device, chosen.block)
     for study in studies:
         have = read_table(study.table, chosen.results)[study.name]
         if have.coverage < CLOSE and have.runs < chosen.close:
             begun = time.time()
-            keep(measure(study, chosen.close, chosen.seed + 1, xp, chosen.block), chosen.results, begun)
+            found = measure(study, chosen.close, chosen.seed + 1, xp, chosen.block)
+            keep(found, chosen.results, begun, chosen.seed + 1, chosen.device, chosen.block)
     if every == 1:
-        for table in {study.table for study in cells_of(chosen.tables, chosen.data)}:
-            tidy(table, chosen.results)
+        every_cell = cells_of(chosen.tables, chosen.data)
+        for table in {study.table for study in every_cell}:
+            tidy(table, [study.name for study in every_cell if study.table == table], chosen.results)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Ten clients that fall silent, at information 4,000, in both designs: width, error and coverage of both readings.
+"""Ten clients that fall silent, in both designs: width, error and coverage of both readings.
 
-    python -m studies.any_shape.silence --runs 1000 --jobs 2
+    python -m studies.any_shape.silence --runs 2000 --jobs 16
 
-Runs go one by one through the code of real runs, 0.1 to 0.2 s each. Cells that the file already holds are left out.
+Two laws at information 4,000, one of them at 10,000 too. Runs go one by one through the code of real runs, 0.1 to 0.2 s
+each. Cells that the file already holds, with as many runs, are left out.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from privatile.simulation.auto_simulation import AutoCell
 
 RESULTS = Path(__file__).parent / "results" / "silence.csv"
 FAMILIES = ("normal", "hete-l")
+SETTINGS = (("normal", 4000.0), ("hete-l", 4000.0), ("hete-l", 10_000.0))
+"""Laws and informations."""
 WAYS = {
     "none": Silence(0.0, 1.0),
     "10% spells": Silence(0.1, 10.0),
@@ -56,15 +59,33 @@ class Row(NamedTuple):
     bounded: float
     seed: int
     date: str
+    information: float = 4000.0
+
+    @property
+    def setting(self) -> tuple[str, float, str]:
+        """What is the same with silence and without."""
+        return self.family, self.information, self.values
+
+    @property
+    def key(self) -> tuple[str, float, str, str, str]:
+        """What names the cell."""
+        return (*self.setting, self.silence, self.missed)
+
+    @property
+    def cell(self) -> str:
+        """In words."""
+        return f"{self.family} I={self.information:g} {self.values}, {self.silence}, {self.missed}"
 
 
-def runs_of(family: str, values: str, silence: Silence, seed: int, block: int) -> Floats:
+def runs_of(family: str, information: float, values: str, silence: Silence, seed: int, block: int) -> Floats:
     """Rows of one block: smooth covers, width, error; any-shape covers, width."""
-    cell = make_cell(family, 10, 0.5, 0.5, 4000)
+    cell = make_cell(family, 10, 0.5, 0.5, information)
     plan = cell.plan if values == "continuous" else cell.straddle_plan
     settings = ReportSettings("simulated values", (cell.level,), values=values)
     place = [seed, block, FAMILIES.index(family), len(values), int(1e3 * silence.share), int(1e3 * silence.spell)]
-    rng = np.random.default_rng([*place, int(silence.asked_later)])
+    rng = np.random.default_rng(
+        [*place, int(silence.asked_later), *([] if information == 4000 else [int(information)])]
+    )
     wald, found = two_sided_z(0.95) * cell.bound, []
     for _ in range(BLOCK):
         evidence, _ = silent_run(cell, plan, settings, rng, silence)
@@ -106,21 +127,22 @@ def main() -> None:
             silence = WAYS[way]._replace(asked_later=way == "30% spells")
             print(way, jump_errors(silence, given.jump, given.seed), flush=True)
         return
-    done = {(row.family, row.values, row.silence, row.missed) for row in read_rows(given.results, Row)}
+    kept = {row.key: row for row in read_rows(given.results, Row)}
     wanted = [
-        (family, values, way, missed)
+        (family, information, values, way, missed)
+        for family, information in SETTINGS
         for way in WAYS
         for missed in (("spent",) if way == "none" else ("spent", "asked later"))
         for values in ("any", "continuous")
-        for family in FAMILIES
     ]
     with ProcessPoolExecutor(given.jobs) as pool:
-        for family, values, way, missed in wanted:
-            if (family, values, way, missed) in done:
+        for key in wanted:
+            if key in kept and kept[key].runs >= given.runs:
                 continue
+            family, information, values, way, missed = key
             silence = WAYS[way]._replace(asked_later=missed == "asked later")
-            blocks = range(max(1, given.runs // BLOCK))
-            rows = np.concatenate(list(pool.map(partial(runs_of, family, values, silence, given.seed), blocks)))
+            work = partial(runs_of, family, information, values, silence, given.seed)
+            rows = np.concatenate(list(pool.map(work, range(max(1, given.runs // BLOCK)))))
             covers, width, error, any_covers, any_width = rows.T
             row = Row(
                 family,
@@ -137,8 +159,10 @@ def main() -> None:
                 float(np.isfinite(any_width).mean()),
                 given.seed,
                 time.strftime("%Y-%m-%d"),
+                information,
             )
-            write_rows([row], given.results, digits=4, append=True)
+            kept[key] = row
+            write_rows([kept[one] for one in wanted if one in kept], given.results, digits=4)
             print(*row, flush=True)
 
 

@@ -10,6 +10,7 @@ with as many runs is not run again.
 import argparse
 import itertools
 import math
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ class Worst(NamedTuple):
     error: float
     """Share of the runs in which the side errs."""
     bounded: float
+    date: str = ""
+    command: str = ""
 
 
 def cell_of(case: str, level: float, rate: float) -> AutoCell:
@@ -81,7 +84,14 @@ def main() -> None:
         blocks = range(math.ceil(options.runs / options.block))
         parts = [measure_worst(case, level, rate, options.block, seed + k) for k in blocks]
         error, bounded = (float(np.mean([getattr(part, name) for part in parts])) for name in ("error", "bounded"))
-        kept[key] = parts[0]._replace(runs=options.block * len(parts), error=error, bounded=bounded)
+        command = f"python -m studies.any_shape.worst --runs {options.runs} --seed {options.seed}"
+        kept[key] = parts[0]._replace(
+            runs=options.block * len(parts),
+            error=error,
+            bounded=bounded,
+            date=time.strftime("%Y-%m-%d"),
+            command=command,
+        )
         print(*kept[key], flush=True)
         write_rows(list(kept.values()), RESULTS)
     rows = list(kept.values())

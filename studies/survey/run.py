@@ -4,7 +4,9 @@
 
 Records and weights are drawn anew in every run. Weight classes, draws, specification, questions and readings are those
 of `privatile.estimate`; the answers are counted without a ledger's file. "forgotten" is the control: the same records,
-asked without their weights. Cells that the file already holds are left out; `runs` says how many runs each has.
+asked without their weights. "alike" has as many records of weight 1 as the survey's effective number: what is lost
+without any weights, so that mse over that of "alike" is the realised price of the weights, beside the formula's
+`variance`. Cells that the file already holds are left out; `runs` says how many runs each has.
 """
 
 import argparse
@@ -62,14 +64,29 @@ class Cell(NamedTuple):
         return words + f", {self.values}" + ("" if self.weighted else ", forgotten")
 
 
-CELLS = tuple(
-    Cell(*survey, values, weighted)
-    for survey in (
-        ("from .2 to 8", 5_000, 2.0, 0.5, 1),
-        ("log-normal", 20_000, 1.0, 0.25, 1),
-        ("four values", 12_000, 2.0, 0.8, 3),
-    )
-    for values, weighted in (("continuous", True), ("any", True), ("continuous", False))
+SURVEYS = (
+    ("from .2 to 8", 5_000, 2.0, 0.5, 1),
+    ("log-normal", 20_000, 1.0, 0.25, 1),
+    ("four values", 12_000, 2.0, 0.8, 3),
+)
+THIN = ("log-normal", 5_000, 2.0, 0.5, 1)
+"""So few records with the largest weights that the variance is beyond what is promised, and the result says so."""
+
+ALIKE = "alike"
+EFFECTIVE = {"from .2 to 8": 0.516, "log-normal": 0.7, "four values": 0.865}
+"""Kish's effective number over the number of records."""
+
+CELLS = (
+    *(
+        Cell(*survey, values, weighted)
+        for survey in SURVEYS
+        for values, weighted in (("continuous", True), ("any", True), ("continuous", False))
+    ),
+    Cell(*THIN, "continuous"),
+    *(
+        Cell(ALIKE, round(EFFECTIVE[weights] * records), epsilon, level, clients, "continuous")
+        for weights, records, epsilon, level, clients in (*SURVEYS, THIN)
+    ),
 )
 
 
@@ -81,9 +98,9 @@ class Row(NamedTuple):
     covers: float
     bounded: float
     variance: float
-    """Σp_c²/n_c over Kish's 1/n_eff, mean over the runs."""
+    """By the formula: Σp_c²/n_c over Kish's 1/n_eff, mean over the runs."""
     mse: float
-    """Mean squared error of the estimate over Wald's bound at n_eff."""
+    """Realised: mean squared error of the estimate over Wald's bound at n_eff."""
     width: float
     """Median width over Wald's at n_eff."""
     classes: float
@@ -96,6 +113,8 @@ def drawn_weights(kind: str, records: int, rng: np.random.Generator) -> Floats:
     """Weights of a survey's records."""
     if kind == "from .2 to 8":
         return np.exp(rng.uniform(math.log(0.2), math.log(8.0), records))
+    if kind == ALIKE:
+        return np.ones(records)
     if kind == "log-normal":
         return np.clip(np.exp(rng.normal(0.0, 0.6, records)), 0.2, 8.0)
     return rng.choice([1.0, 1.5, 2.0, 3.0], records)

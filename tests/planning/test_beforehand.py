@@ -14,16 +14,17 @@ from privatile.planning.preview import HEAPS, SAYS_NOTHING, Preview, preview
 
 BEFOREHAND = {
     "support", "not-validated", "dominance", "not-private", "weak", "missing", "dither", "file", "person", "central",
-    "unweighted", "survey-weights",
+    "unweighted", "survey-weights", "thin-tail",
 }  # fmt: skip
 """Caveats that need no answer."""
 
 
 def table() -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(5)
-    rows = np.empty(1200, dtype=[("pay", float), ("region", "U9"), ("who", "U9"), ("weight", float)])
+    rows = np.empty(1200, dtype=[("pay", float), ("region", "U9"), ("who", "U9"), ("weight", float), ("tail", float)])
     rows["region"] = np.where(np.arange(1200) < 60, "tiny", np.where(np.arange(1200) % 2 == 0, "north", "south"))
     rows["pay"], rows["weight"] = rng.normal(50, 10, 1200), rng.choice([1.0, 2.0], 1200)
+    rows["tail"] = np.where(np.arange(1200) % 60 == 0, 8.0, 1.0)
     rows["who"] = [f"p{i}" for i in range(1200)]
     return rows
 
@@ -45,6 +46,7 @@ def made(folder: Path, **more: Any) -> LocalRun:
         ({"dither": 0.5}, {"support", "dither"}),
         ({"person": "who", "q": (0.5, 0.9)}, {"person", "support"}),
         ({"weight": "weight", "rounds": None}, {"survey-weights"}),
+        ({"weight": "tail", "rounds": None}, {"survey-weights", "thin-tail"}),
         ({"until_width": 30.0}, {"support"}),
     ],
 )

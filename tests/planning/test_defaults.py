@@ -9,6 +9,7 @@ from privatile.api.estimate import estimate
 from privatile.errors import InputError
 from privatile.result.result import OtherReading, QuantileResult
 from privatile.result.rows import Row
+from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),
@@ -96,7 +97,26 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     options: dict[str, Any] = {"values": values, "simulate": True, "rng": 3}
     short = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **options)
     assert short.method == ("any-shape" if values == "any" else "anytime")
-    assert short.other is None  # the smooth interval of a run that was looked at would be too narrow
+    beside = short.other
+    assert beside is not None
+    assert beside.at_every_look
+    assert beside.method == ("anytime" if values == "any" else "any-shape")
+    assert beside.condition == (SMOOTH if values == "any" else ANY_SHAPE)
+    assert beside.interval.low < short.estimate < beside.interval.high
+    if values == "any":
+        # The interval for a planned end would be too narrow at a stop that somebody chose while looking.
+        planned = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), **options).other
+        assert planned is not None
+        assert not planned.at_every_look
+        share = (18_000 / short.records) ** 0.5
+        assert beside.interval.high - beside.interval.low > 1.2 * share * (planned.interval.high - planned.interval.low)
+    else:
+        assert (
+            beside.interval.low < short.confidence_interval.low < short.confidence_interval.high < beside.interval.high
+        )
+    assert f"{short.ends_shown(beside.interval)[0]} … " in short.to_text()
+    grid = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **{**options, "values": "step=0.01"})
+    assert grid.method != "any-shape" or grid.other is None
     assert short.records < 18_000
     assert short.confidence_interval.high - short.confidence_interval.low <= width
     assert short.test(short.estimate).p_value == 1.0

@@ -192,6 +192,17 @@ def test_no_guess_is_made_of_nonsense(wrong: float) -> None:
         from_densities({0.5: wrong}, "")
 
 
+def test_a_run_that_stops_by_its_width_is_promised_a_smooth_interval_for_every_look() -> None:
+    for values, place in (("any", 1), ("continuous", 0)):
+        fixed, looked_at = (
+            made_preview(values=values, **more).to_dict()["expected_intervals"][0]
+            for more in ({}, {"until_width": 5.0})
+        )
+        ratio = looked_at[place]["width_in_rank"] / fixed[place]["width_in_rank"]
+        assert ratio == pytest.approx(2.723 / 1.960, rel=1e-3)
+        assert looked_at[1 - place] == fixed[1 - place]
+
+
 def made_preview(**settings: Any) -> Preview:
     one = ClientSpec("all", RandomizedResponse.from_epsilon(1.0).threshold, 1.0, 20_000)
     levels = settings.pop("levels", (0.5,))
@@ -204,7 +215,7 @@ def made_preview(**settings: Any) -> Preview:
         ({}, ["any-shape", "smooth"], [True, True]),
         ({"values": "continuous"}, ["smooth", "any-shape"], [True, True]),
         ({"values": "whole"}, ["any-shape"], [True]),
-        ({"until_width": 5.0}, ["any-shape"], [True]),
+        ({"until_width": 5.0}, ["any-shape", "smooth"], [True, True]),
         ({"design": "tuned"}, ["any-shape", "smooth"], [False, True]),
         ({"design": "rounds"}, ["any-shape", "self-normalized"], [False, True]),
         ({"design": "rounds", "values": "continuous"}, ["smooth", "self-normalized"], [False, True]),

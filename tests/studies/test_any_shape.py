@@ -1,5 +1,7 @@
 """The study of the default design on disk: no cell is missing, limits are kept, the pages say what the files say."""
 
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +16,17 @@ from studies.any_shape.limits import (
     any_shape_shortfalls,
     continuous_shortfalls,
     grid_shortfalls,
+    silence_shortfalls,
     undeclared_shortfalls,
 )
 from studies.any_shape.measure import Measured, begins_at, ends_at, measure
 from studies.any_shape.page import COUNTED, DOCS, continuous_scores, long_page, read_all, verdict
-from studies.any_shape.run import read_table
+from studies.any_shape.run import read_table, tidy
+from studies.any_shape.silence import RESULTS as SILENCE
+from studies.any_shape.silence import Row
 from studies.any_shape.whole_file import WholeFile
 from studies.coverage.coverage import NEW
-from studies.coverage.rows import write_rows
+from studies.coverage.rows import read_rows, write_rows
 
 from privatile.simulation.auto_simulation import AutoCell
 from privatile.simulation.columns import Empirical
@@ -61,6 +66,7 @@ def test_every_number_keeps_its_limit_or_is_named(found: dict[str, list[Measured
     short = any_shape_shortfalls(rows) + grid_shortfalls(rows)
     short += undeclared_shortfalls([*found["smooth"], *found["unseen"]])
     short += continuous_shortfalls(continuous_scores(), NEW)
+    short += silence_shortfalls(read_rows(SILENCE, Row))
     assert [each for each in short if each.what.startswith("coverage")] == []
     assert {(each.cell, each.what) for each in short} == KNOWN
 
@@ -82,7 +88,7 @@ def test_a_number_beyond_its_limit_is_found(found: dict[str, list[Measured]]) ->
         assert [each.what for each in any_shape_shortfalls([wrong])] == [what]
     assert any_shape_shortfalls([good._replace(coverage=0.948)]) == []  # within two standard errors of .95
     high = [good._replace(smooth_error=error) for error in (1.03, 1.07, 1.2)]
-    assert [each.what.split()[0] for each in undeclared_shortfalls(high)] == ["error", "median"]
+    assert {each.what.split()[0] for each in undeclared_shortfalls(high)} == {"error", "median"}
     assert undeclared_shortfalls(high[:2]) == []
     ages = next(row for row in found["columns"] if row.name.startswith("age") and row.records > 200_000)
     assert grid_shortfalls([ages._replace(one_or_two=0.8)]) != []
@@ -127,3 +133,40 @@ def test_a_later_row_replaces_an_earlier_one(tmp_path: Path, found: dict[str, li
     row = found["hard"][0]
     write_rows([row, row._replace(runs=7)], tmp_path / "hard.csv")
     assert read_table("hard", tmp_path)[row.name].runs == 7
+    write_rows([row._replace(name="no more")], tmp_path / "hard.csv", append=True)
+    tidy("hard", [row.name], tmp_path)
+    assert list(read_table("hard", tmp_path)) == [row.name]
+
+
+def test_every_row_says_when_and_how_it_was_run(tmp_path: Path, found: dict[str, list[Measured]]) -> None:
+    for table, rows in found.items():
+        for row in rows:
+            assert re.fullmatch(r"2026-\d\d-\d\d", row.date), (table, row.name)
+            assert row.command.startswith("python -m studies.any_shape.run ")
+    # A file from before has neither; it can be read, and a new row gives it the columns.
+    row, path = found["hard"][0], tmp_path / "hard.csv"
+    names, values = Measured._fields[:-2], [str(value) for value in row[:-2]]
+    path.write_text(",".join(names) + "\n" + ",".join(values) + "\n", encoding="utf-8")
+    assert read_table("hard", tmp_path)[row.name].date == ""
+    write_rows([row._replace(name="new")], path, append=True)
+    assert [one.date for one in read_table("hard", tmp_path).values()] == ["", row.date]
+    assert path.read_text(encoding="utf-8").splitlines()[0].endswith(",date,command")
+
+
+def test_a_median_of_one_information_is_held_by_itself(found: dict[str, list[Measured]]) -> None:
+    few = [row._replace(smooth_error=1.07) for row in found["smooth"] if 5_900 < row.information < 6_100]
+    many = [row._replace(smooth_error=1.03) for row in found["smooth"] if row.information > 59_000]
+    assert [each.cell for each in undeclared_shortfalls([*few, *many])] == ["all cells with I = 6,000"]
+
+
+def test_salaries_are_asked_with_the_options_of_the_readme(tmp_path: Path) -> None:
+    data = tmp_path / "people.csv"
+    data.write_text("economic_region,salary,age,hours_worked\nA,30000,40,40\nB,50000,50,35\n", encoding="utf-8")
+    for study in cells_of(REAL, data):
+        low, high = study.cell.low, study.cell.high
+        if "salary" in study.name:
+            assert study.log
+            assert (math.exp(low), math.exp(high)) == pytest.approx((1000.0, 1e6))
+        else:
+            assert not study.log
+            assert (low, high) == ((0.0, 120.0) if "age" in study.name else (0.0, 100.0))

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+PROMISED = 1.1
+"""Variance over that of Kish's effective number up to which a survey is inside the domain that the docs promise."""
+
 
 @dataclass(frozen=True)
 class Survey:
@@ -24,6 +27,26 @@ class Survey:
     def agreed(cls) -> "Survey":
         """Of a federation: classes and shares are agreed in the study, each site thins by itself."""
         return cls("survey weights", 0, 0.0, 1.0, 1.0, False)
+
+    @property
+    def costly(self) -> str:
+        """In words, what the thin tail of the weights costs; empty where the variance is as promised.
+
+        >>> Survey("w", 5000, 3500.0, 1.07, 1.2, False).costly
+        ''
+        >>> print(Survey("w", 5000, 3500.0, 1.16, 2.2, True).costly)
+        The survey weights cost more than the 1.1 of the documentation: the variance is 1.16 times that of Kish's
+        effective number. Few records have the largest weights, so that they share a class with lighter ones, many of
+        which are left out. The interval holds and is wider. Trimmed weights or more records help.
+        """
+        if self.variance <= PROMISED:
+            return ""
+        return (
+            f"The survey weights cost more than the {PROMISED:g} of the documentation: the variance is "
+            f"{self.variance:.3g} times that of Kish's effective number. Few records have the largest weights, so that "
+            "they share a class with lighter ones, many of which are left out. The interval holds and is wider. "
+            "Trimmed weights or more records help."
+        )
 
     def to_text(self, classes: int, asked: int) -> str:
         """What a reader of the result must know.

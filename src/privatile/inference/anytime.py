@@ -94,14 +94,16 @@ class AnytimeLaw:
 
     time: float
     slope_error: float
+    wider: float = 1.0
+    """By how much the estimate's errors exceed the normal law's."""
 
     def quantile(self, confidence_level: float) -> float:
         """Standard errors either way; ∞ while the slope may be zero."""
-        return float(fieller_reach(mixture_bound(self.time, confidence_level), self.slope_error))
+        return float(fieller_reach(self.wider * mixture_bound(self.time, confidence_level), self.slope_error))
 
     def tail(self, statistic: float) -> float:
         """The smallest α whose sequence excludes a value this many standard errors away."""
-        return ever_reached(log_mixture(fieller_score(statistic, self.slope_error), self.time))
+        return ever_reached(log_mixture(fieller_score(statistic, self.slope_error) / self.wider, self.time))
 
 
 @dataclass(frozen=True)

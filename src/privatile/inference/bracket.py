@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.inference.anytime import mixture_bound
 from privatile.laws.normal import one_sided_z
 
 CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
@@ -26,6 +27,11 @@ class Bracket:
     Answers may be those of several clients: `residuals` and `precisions` are rounds × clients, a precision 0 where a
     client was silent. No client's F falls, so the mean of its own answers stands for it in a stretch, Σp_k·ȳ_k with the
     `weights` p_k; where a client has none there, the stretch says nothing.
+
+    At a look that was chosen while looking, every stretch has Robbins' bound in the place of the normal value: its sum
+    is one of answers whose questions were known before they came, and its clock is its share of the precision of all
+    records. Where the groups lie follows the answers, at the planned end as at every look: that is measured
+    (`tests/statistical/test_stopped.py`), not proven.
     """
 
     def __init__(
@@ -45,6 +51,11 @@ class Bracket:
         totals = np.array([known[part].sum(axis=0) for part in parts])
         middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
 
+        def clock(first: int, last: int) -> float:
+            total = totals[first : last + 1].sum(axis=0)
+            known = bool((total > 0.0).all())
+            return float((weights**2 / totals.sum(axis=0)).sum() / (weights**2 / total).sum()) if known else 0.0
+
         def score(first: int, last: int) -> float:
             total = totals[first : last + 1].sum(axis=0)
             if not bool((total > 0.0).all()):
@@ -53,14 +64,25 @@ class Bracket:
             return float(mean / math.sqrt(float((weights**2 / total).sum())))
 
         # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
-        below = ((first, last) for first in range(middle + 1) for last in range(first, middle + 1))
-        above = ((first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1))
+        below = [(first, last) for first in range(middle + 1) for last in range(first, middle + 1)]
+        above = [(first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1)]
         self._below = [(float(asked[parts[first][0]]), score(first, last)) for first, last in below]
         self._above = [(float(asked[parts[last][-1]]), -score(first, last)) for first, last in above]
+        self._clocks = [clock(*stretch) for stretch in (*below, *above)]
 
     def ends(self, confidence_level: float) -> tuple[float, float]:
-        """Both ends; infinite on a side where no question was beyond chance."""
-        least = one_sided_z((1.0 - confidence_level) / (len(self._below) + len(self._above)))
-        low = max((start for start, score in self._below if score > least), default=-math.inf)
-        high = min((stop for stop, score in self._above if score > least), default=math.inf)
+        """Both ends at the planned end of a run; infinite on a side where no question was beyond chance."""
+        least = one_sided_z((1.0 - confidence_level) / len(self._clocks))
+        return self._beyond([least] * len(self._clocks))
+
+    def ends_at_every_look(self, confidence_level: float, asked_share: float) -> tuple[float, float]:
+        """Both ends, valid however often it is looked at; `asked_share` of all records have been asked."""
+        each = 1.0 - 2.0 * (1.0 - confidence_level) / len(self._clocks)
+        shares = [min(clock * asked_share, 1.0) for clock in self._clocks]
+        return self._beyond([mixture_bound(share, each) if share > 0.0 else math.inf for share in shares])
+
+    def _beyond(self, least: list[float]) -> tuple[float, float]:
+        lows, highs = least[: len(self._below)], least[len(self._below) :]
+        low = max((at for (at, score), z in zip(self._below, lows, strict=True) if score > z), default=-math.inf)
+        high = min((at for (at, score), z in zip(self._above, highs, strict=True) if score > z), default=math.inf)
         return (low, high) if low <= high else (high, low)

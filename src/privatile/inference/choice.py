@@ -10,15 +10,17 @@ from functools import cached_property
 
 from privatile.core.scale import Scale
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, memory_of
+from privatile.estimator.auto import AutoPlan, memory_of, supported
+from privatile.estimator.candidates import Candidates
 from privatile.estimator.clients import pooled_noise
 from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.inference.anytime import AnytimeLaw
-from privatile.inference.inference import Inference, clip_to_range, hull, simultaneous
+from privatile.inference.anytime import TAILS, AnytimeLaw
+from privatile.inference.curve import CurveFit
+from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, clip_to_range, hull, simultaneous
 from privatile.inference.readings import Readings, curve_readings, readings
 from privatile.inference.self_normalized import (
     AveragedPath,
@@ -29,6 +31,7 @@ from privatile.inference.self_normalized import (
 )
 from privatile.inference.trajectory import Trajectory
 from privatile.inference.tuned_reading import Curve, fit_run
+from privatile.laws.fieller import low_information_factor
 
 NOTHING_KNOWN = 25.0
 """Information below which a path that gives no slope bounds nothing by default: fewer than five standard errors to a
@@ -121,14 +124,44 @@ def anytime_inference(evidence: Evidence) -> Inference | None:
     curve = evidence.curve
     if curve is None:
         return None
-    law = AnytimeLaw(evidence.asked_share, float(curve.fit.slope_error))
-    # A file as the target narrows the end of a run more than its beginning: the sequence keeps a population's noise.
-    error_scale = curve.inference.error_scale / curve.file_share**0.5
-    sequence = Inference("anytime", curve.inference.center, error_scale, law.quantile, law.tail)
+    sequence = smooth_sequence(curve.fit, evidence.asked_share)
     if not curve.fit.suspect and not curve.fit.slope_clipped:
         return sequence
+    return _with_bracket(evidence, curve, sequence, "anytime")
+
+
+def beside_anytime(evidence: Evidence) -> Inference | None:
+    """The other reading of the same answers that is valid at every look, for what `anytime_inference` gives.
+
+    None without a curve, for straddled runs whose number of records was not known (their clock is another one), and
+    while the answers so far hold too little information for a smooth reading.
+    """
+    straddled, curve = evidence.straddled, evidence.curve
+    if straddled is not None:
+        known = straddled.tests is not None and isinstance(straddled.tests.tests, Candidates)
+        so_far = evidence.information * evidence.asked_share
+        if not known or not supported(so_far):
+            return None
+        # Its questions follow the answers from further away than those of the other design.
+        wider = TAILS * float(low_information_factor(so_far))
+        return smooth_sequence(straddled.fit, evidence.asked_share, wider)
+    if curve is None:
+        return None
+    return _with_bracket(evidence, curve, smooth_sequence(curve.fit, evidence.asked_share), ANY_SHAPE_METHOD)
+
+
+def smooth_sequence(fit: CurveFit, asked_share: float, wider: float = 1.0) -> Inference:
+    """The confidence sequence of a curve (`anytime`); a file as the target keeps a population's noise.
+
+    A file narrows the end of a run more than its beginning.
+    """
+    law = AnytimeLaw(asked_share, float(fit.slope_error), wider)
+    return Inference("anytime", float(fit.center), float(fit.error), law.quantile, law.tail)
+
+
+def _with_bracket(evidence: Evidence, curve: Curve, sequence: Inference, method: str) -> Inference:
     center = evidence.path().center if curve.fit.slope_clipped else sequence.center
-    return hull(center, (sequence, curve.bracket), "anytime")
+    return hull(center, (sequence, curve.anytime_bracket(evidence.asked_share)), method)
 
 
 def valid_at_every_look(settings: ReportSettings, evidence: Evidence, chosen: Inference) -> bool:

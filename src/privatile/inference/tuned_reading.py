@@ -10,7 +10,7 @@ round answers no single question.
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from privatile.inference.inference import Inference, from_ends
 from privatile.inference.trajectory import ClientAnswers, Trajectory, slope
 from privatile.inference.variance import file_share, variance_share
 from privatile.laws.fieller import FiellerLaw
+
+BRACKETING = "bracketing questions"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,16 +49,24 @@ class Curve:
     """p_k of these clients."""
 
     @cached_property
-    def bracket(self) -> Inference:
+    def stretches(self) -> Bracket:
         """The questions between which the quantile lies, whatever the distribution."""
         queries, drifts, noise = self.answers
         rows, residuals, precisions = queries, drifts[:, None], 1.0 / noise[:, None]
         if self.clients is not None:
             rows, residuals, precisions = self.clients.queries, self.clients.residuals, self.clients.precisions
         reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
-        center, error_scale = self.inference.center, self.inference.error_scale
-        ends = Bracket(rows, residuals, precisions, self.weights, center, reach).ends
-        return from_ends("bracketing questions", center, error_scale, ends)
+        return Bracket(rows, residuals, precisions, self.weights, self.inference.center, reach)
+
+    @property
+    def bracket(self) -> Inference:
+        """Their interval at the planned end of the run."""
+        return from_ends(BRACKETING, self.inference.center, self.inference.error_scale, self.stretches.ends)
+
+    def anytime_bracket(self, asked_share: float) -> Inference:
+        """Their interval at any look, where `asked_share` of all records have been asked."""
+        ends = partial(self.stretches.ends_at_every_look, asked_share=asked_share)
+        return from_ends(BRACKETING, self.inference.center, self.inference.error_scale, ends)
 
 
 def information_in(noise: Floats, level: float) -> float:

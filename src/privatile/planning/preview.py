@@ -17,8 +17,10 @@ from privatile.estimator.clients import pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.inference.anytime import mixture_bound
 from privatile.inference.inference import level_each
 from privatile.inference.readings import LITTLE
+from privatile.laws.normal import two_sided_z
 from privatile.planning.cures import Cure, cures
 from privatile.planning.expected_width import (
     ExpectedWidth,
@@ -29,7 +31,7 @@ from privatile.planning.expected_width import (
     width_in_units,
 )
 from privatile.planning.guess import Guess
-from privatile.result.both_readings import against_smooth, may_stand_beside
+from privatile.result.both_readings import against_smooth
 from privatile.result.caveats import caveats_beforehand
 from privatile.result.diagnostics import known_beforehand
 from privatile.result.number_words import epsilon_text, finite
@@ -233,6 +235,10 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     if spec.needs_path or spec.round_mode == "local":
         return (self_normalized(),)
     any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=confidence, guess=guess)
+    if spec.until_width is not None:
+        # Of all records, if it does not stop before: valid at every look, it is wider than one for a planned end.
+        wider = smooth.rank_width * mixture_bound(1.0, confidence) / two_sided_z(confidence)
+        smooth = smooth._replace(rank_width=wider, width=width_in_units(guess, level, wider))
     unsupported = math.isnan(smooth.rank_width)
     first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
     if spec.design not in SELF_TUNING:
@@ -244,7 +250,7 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
         return (any_shape, smooth) if unsupported else (smooth, any_shape)
     # Measured for questions on both sides of the quantile only; others give another width.
     shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_width=math.nan, width=None)
-    return (shown, smooth) if may_stand_beside(spec) else (shown,)
+    return (shown, smooth) if spec.declared.step is None else (shown,)
 
 
 def _at_most_one(rank_width: float) -> float:

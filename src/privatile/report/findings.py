@@ -112,6 +112,7 @@ CAVEAT_TITLES = {
     "waiting": "Answers that wait",
     "central": "Local privacy costs precision",
     "survey-weights": "Survey weights",
+    "thin-tail": "Few records with large weights",
     "unweighted": "No survey weights",
 }
 

@@ -33,7 +33,7 @@ def way_there(first_rounds: int, result: QuantileResult) -> str:
     return f"The first {first_rounds:,} rounds searched for the quantile (burn-in). "
 
 
-OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth"}
+OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth", "anytime": "if smooth"}
 """The interval that stands beside the first one, in a few words."""
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from privatile.core.scale import Scale
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.values import parse_values
-from privatile.inference.choice import Evidence, as_displayed
+from privatile.inference.choice import Evidence, as_displayed, beside_anytime
 from privatile.inference.grid_values import Grid
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, level_each
 from privatile.result.number_words import outward
@@ -40,10 +40,13 @@ def both_readings(
         return BothReadings(SMOOTH, None, "", None, ())
     any_shape = shown.is_any_shape
     why, other = both.contradiction, None
-    if not any_shape and not shown.method.startswith("anytime"):
-        other = _other(both.any_shape, ANY_SHAPE, settings, scale)
-    elif any_shape and not (why or both.open_end) and may_stand_beside(settings):
-        other = _other(both.smooth, SMOOTH, settings, scale)
+    beside: Inference | None = both.smooth if any_shape else both.any_shape
+    if settings.until_width is not None:
+        # A run that was looked at: only what is valid at every look may stand beside its interval.
+        beside = beside_anytime(evidence)
+    welcome = not why and settings.declared.step is None if any_shape else True
+    if beside is not None and welcome and not both.open_end:
+        other = _other(beside, SMOOTH if any_shape else ANY_SHAPE, settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.step is None
     contradiction = f"no smooth interval: {why}" if why and expected else ""
@@ -79,18 +82,16 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
         yield Caveat("contradiction", text)
 
 
-def may_stand_beside(settings: ReportSettings) -> bool:
-    """Whether the smooth interval may stand beside the any-shape one.
-
-    Not where a run stops by its width, because somebody looked; nor where a grid is declared, which says that the
-    values are not continuous.
-    """
-    return settings.until_width is None and settings.declared.step is None
-
-
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
-    return OtherReading(interval, inference.method, condition, f"the option interval {inference.method} shows it first")
+    how, looked_at = f"the option interval {inference.method} shows it first", settings.until_width is not None
+    if looked_at:
+        how = (
+            "a run declared continuous stops by it"
+            if condition == SMOOTH
+            else "a run that declares nothing stops by it"
+        )
+    return OtherReading(interval, inference.method, condition, how, looked_at)
 
 
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:

@@ -132,6 +132,8 @@ def caveats_beforehand(settings: ReportSettings, clients: Sequence[Client], *, a
     else:
         took_part = sum(client.records for client in clients)
         yield Caveat("survey-weights", settings.survey.to_text(len(clients), took_part))
+        if settings.survey.costly:
+            yield Caveat("thin-tail", settings.survey.costly)
 
 
 def unweighted(parts: PartWords = CLIENTS) -> Caveat:

@@ -41,6 +41,8 @@ class OtherReading(NamedTuple):
     """In words, when it holds."""
     how: str
     """In words, how to have it reported first."""
+    at_every_look: bool = False
+    """Whether it is valid however often it is looked at: beside the interval of a run that stops by its width."""
 
 
 class ValueTest(NamedTuple):

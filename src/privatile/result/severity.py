@@ -33,6 +33,7 @@ SEVERITIES: dict[str, Severity] = {
     "much-silence": "act",
     "waiting": "act",
     "partly-asked": "act",
+    "thin-tail": "act",
     "support": "note",
     "goes-on": "note",
     "silent": "note",

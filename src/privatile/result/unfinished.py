@@ -29,8 +29,11 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
             low, high = result.ends_shown(result.anytime)
             text += f"Valid at such a time is the anytime interval, {low} to {high}."
     other = result.other
-    # The smooth one holds at the end only; the any-shape one may be the anytime interval, which stands first.
-    if result.valid_at_every_look or (other is not None and other.interval == result.anytime):
+    # The smooth one holds at the end only, unless the run stops by its width; the any-shape one may be the anytime
+    # interval, which stands first.
+    if other is not None and other.at_every_look:
+        pass
+    elif result.valid_at_every_look or (other is not None and other.interval == result.anytime):
         other = None
     elif other is not None:
         other = other._replace(condition=f"{other.condition}, at the planned end only")
