@@ -20,6 +20,7 @@ import numpy as np
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.opening import open_source
+from privatile.estimator.plan import Ask
 from privatile.federation.peer.running import PeerOptions, open_log, prepare_peer, start_server
 from privatile.federation.peer.service import PeerService
 from privatile.federation.replica.peer_log import PeerLog
@@ -188,29 +189,35 @@ class Peers:
             with Ledger.open(folder.ledger_file, read_only=True) as ledger:
                 given = given_answers(ledger, self.study.run)
             for owner, rows in kept.items():
-                seen = self._against(given, rows, list(self.study.clients).index(name), name)
+                seen = against(given, rows, list(self.study.clients).index(name), self.study.asked_levels)
                 if owner == name:
                     found = Compared(*(sum(pair) for pair in zip(found, seen, strict=True)))
         assert found.counts + found.silent == sum(map(len, kept.values()))  # none was left out
         return found
 
-    def _against(self, given: Mapping[int, Sequence[GivenAnswer]], rows: Any, place: int, name: str) -> Compared:
-        """One client's counts in one file, against its ledger."""
-        counts = silent = spent = 0
-        drawn: dict[int, bool] = {}
-        """Whether a coin was drawn since the last answer that was counted, by level."""
-        for level, number, ask, ones, unspent in rows:
-            own = [one for one in given.get(number, ()) if one.question.level == self.study.asked_levels[level]]
-            if ones[place] is None:
-                silent += 1
-                spent += bool(own)
-                drawn[level] = drawn.get(level, False) or bool(own)
-                continue
-            (answer,) = own
-            assert (answer.ones, answer.question.query) == (ones[place], ask.sent), (name, number)
-            assert not (drawn.pop(level, False) and place in unspent), (name, number)
-            counts += 1
-        return Compared(counts, silent, spent)
+
+def against(
+    given: Mapping[int, Sequence[GivenAnswer]],
+    rows: Sequence[tuple[int, int, Ask, Sequence[int | None], Sequence[int]]],
+    place: int,
+    levels: Sequence[float],
+) -> Compared:
+    """One client's counts in a file against its ledger; a row has level, round, what was asked, counts and unspent."""
+    counts = silent = spent = 0
+    drawn: dict[int, bool] = {}
+    """Whether a coin was drawn since the last answer that was counted, by level."""
+    for level, number, ask, ones, unspent in rows:
+        own = [one for one in given.get(number, ()) if one.question.level == levels[level]]
+        if ones[place] is None:
+            silent += 1
+            spent += bool(own)
+            drawn[level] = drawn.get(level, False) or bool(own)
+            continue
+        (answer,) = own
+        assert (answer.ones, answer.question.query) == (ones[place], ask.sent), f"another count in round {number}"
+        assert not (drawn.pop(level, False) and place in unspent), f"given back in round {number}, and spent before"
+        counts += 1
+    return Compared(counts, silent, spent)
 
 
 async def stream_leader(services: Sequence[PeerService]) -> str:

@@ -226,7 +226,7 @@ def test_a_flood_does_not_fill_the_file() -> None:
     log = after(peers, 1)
     reader, liar = peers[0], peers[3]
     # Long enough for the thinning of one kind to begin, in more rounds than are kept.
-    for number in range(2, 2 * ROWS_PER_CLIENT):
+    for number in range(2, ROWS_PER_CLIENT + 10):
         log += say(peers[1])
         for peer in peers:
             peer.follow(log)

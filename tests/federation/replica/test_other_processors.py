@@ -28,7 +28,15 @@ class Machine(NamedTuple):
     setting: dict[str, str]
 
     def read(self, folder: Path, out: Path) -> dict[str, Any]:
-        command = [self.python, "-W", "ignore", "-m", "tests.federation.replica.other_processors", folder, out]
+        command = [
+            self.python,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.federation.replica.other_processors",
+            str(folder),
+            str(out),
+        ]
         subprocess.run(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **self.setting}, check=True)
         found: dict[str, Any] = json.loads(out.read_text())
         return found
