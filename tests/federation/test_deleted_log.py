@@ -15,6 +15,7 @@ from privatile.federation.setup.cluster_configuration import log_request, log_st
 from privatile.federation.wire.connection import connected
 from tests.federation.kit import PATIENCE, until
 from tests.federation.peers_kit import Peers, leaderless
+from tests.federation.replica.filed import ATTACKS
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
 
@@ -54,6 +55,9 @@ def test_a_log_that_is_deleted_under_running_peers_is_noticed_and_a_new_one_goes
         async with peers.servers():
             services, tasks = begin()
             await until(lambda: min(one.replica.closed for one in services) >= 3)
+            for one in services:  # so far all were honest, and in time
+                assert not [event for event in one.peer_log.journal.events() if event.kind in ATTACKS]
+                assert one.peer_log.store.query("SELECT * FROM peer_evidence") == []
             await delete_log(peers, "site0")
             await until(lambda: all("log lost" in {alarm.kind for alarm in one._notes.alarms()} for one in services))
             closed = [one.replica.closed for one in services]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
+from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.peer_log import MOST_EVIDENCE
 from tests.federation.replica.filed import ATTACKS, FiledPeer, events, evidence, filed
 from tests.federation.replica.kit import (
@@ -247,6 +248,28 @@ def test_a_flood_does_not_fill_the_file() -> None:
     ((counted,),) = reader.store.query("SELECT sum(times) FROM peer_unsigned")
     assert counted == 6 * rounds  # all of them
     assert size(reader, "peer_unsigned") == 2 * rounds
+
+
+def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
+    peers = filed()
+    log = asked_after(peers, 1)
+    first, second = lie_twice(peers)
+    log += [first, second, *[second] * (5 * ROWS_PER_CLIENT), *(answer_of(peer) for peer in peers[:4])]
+    for peer in peers:
+        peer.follow(log)
+    readmit = Decision("readmit", "peer4", 2)
+    log += [(peer.name, peer.replica.vote(peer.name, readmit).pack(peer.key)) for peer in peers[:4]]
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    third, fourth = lie_twice(peers)
+    for peer in peers[:4]:
+        peer.follow([*log, third, fourth])
+        found = evidence(peer)
+        assert found["two answers", "peer4", 2] == {first[1], second[1]}
+        assert found["two answers", "peer4", 3] == {third[1], fourth[1]}
 
 
 def test_a_restart_writes_nothing_twice() -> None:

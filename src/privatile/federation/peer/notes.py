@@ -87,6 +87,8 @@ class PeerNotes:
         self._paused = ""
         self._closed_at = time.monotonic()
         self._told: dict[str, tuple[str, str | None, int | None]] = {}
+        self._noted: set[Happening] = set()
+        """What was kept with its evidence: the same entries, written again by anybody, must not use up its room."""
         self._missed: dict[tuple[str, str | None], bool] = {}
         """Alarms of `MISSED` at the last look, and whether the log has told them."""
         # One that began under an earlier process ends under this one.
@@ -134,7 +136,11 @@ class PeerNotes:
                     log.debug("round", extra=facts(round=one.round, reason=one.text or None))
             if one.kind in EVIDENCE_ONLY:
                 kept.append(one)
-            elif one.kind not in QUIET and self._pending.worth_a_row(one.kind, one.client or ""):
+            elif one.kind in QUIET:
+                continue
+            elif one not in self._noted and self._pending.worth_a_row(one.kind, one.client or ""):
+                if one.payloads:
+                    self._noted.add(one)
                 kept.append(one._replace(text=one.text or WORDS.get(one.kind, one.kind)))
                 if one.kind not in UNTOLD:
                     _log(*kept[-1][:4])
