@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats.errors
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.opening import open_source
+from privatile.estimator.plan import Ask
 from privatile.federation.peer.running import PeerOptions, open_log, prepare_peer, start_server
 from privatile.federation.peer.service import PeerService
 from privatile.federation.replica.peer_log import PeerLog
@@ -29,7 +30,7 @@ from privatile.federation.setup.cluster_configuration import log_request
 from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make_peer_folder
 from privatile.federation.setup.peer_roster import PeerInvitation
 from privatile.federation.site.folder import enroll
-from privatile.federation.site.responder import given_answers
+from privatile.federation.site.responder import GivenAnswer, given_answers
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.connection import Backoff
 from privatile.server.run_file import RunStore
@@ -38,6 +39,17 @@ from tests.federation.kit import REPOSITORY, make_study
 
 def leaderless(clients: int = 3, tolerate: int = 0, **settings: Any) -> FederationStudy:
     return make_study(clients, tolerate=tolerate, **settings)
+
+
+class Compared(NamedTuple):
+    """What was compared, every client's counts in its own file."""
+
+    counts: int = 0
+    """Equal to the ledger's."""
+    silent: int = 0
+    """Rounds that were closed without the client."""
+    spent: int = 0
+    """Those of them that its ledger has answered all the same: drawn, and not counted."""
 
 
 class Peers:
@@ -152,29 +164,60 @@ class Peers:
         return len(self.committed(name))
 
     def check(self) -> int:
-        """Compare everything: chains with each other, counts with ledgers. Gives the number of counts."""
+        """Compare everything; gives the number of counts that are equal to the ledgers'."""
+        return self.compare().counts
+
+    def compare(self) -> Compared:
+        """Compare everything: chains with each other, counts with ledgers, silent counts with what ledgers have spent.
+
+        A count that is silent may be spent: drawn, and lost with a process or read too late. Then none of what its
+        client missed there may be given back to be asked again (`unspent` of its next answer).
+        """
         chains = {name: self.committed(name) for name in self.folders}
         longest = max(chains.values(), key=len)
         for name, chain in chains.items():
             assert chain == longest[: len(chain)], name
-        counts = 0
         kept: dict[str, Any] = {}
         for name, folder in self.folders.items():
-            with RunStore.open(folder.store_file, read_only=True) as store:
-                kept[name] = [(one.level_index, one.round, one.ask, one.ones) for one in store.all_rounds()]
+            with RunStore.frozen(folder.store_file) as store:
+                kept[name] = [
+                    (one.level_index, one.round, one.ask, one.ones, one.unspent) for one in store.all_rounds()
+                ]
+        found = Compared()
         for name, folder in self.folders.items():
             assert kept[name] == max(kept.values(), key=len)[: len(kept[name])]
             with Ledger.open(folder.ledger_file, read_only=True) as ledger:
                 given = given_answers(ledger, self.study.run)
-            place = list(self.study.clients).index(name)
-            for rows in kept.values():
-                for level, number, ask, ones in rows:
-                    if ones[place] is None:
-                        continue
-                    (answer,) = (one for one in given[number] if one.question.level == self.study.asked_levels[level])
-                    assert (answer.ones, answer.question.query) == (ones[place], ask.sent), (name, number)
-                    counts += rows is kept[name]
-        return counts
+            for owner, rows in kept.items():
+                seen = against(given, rows, list(self.study.clients).index(name), self.study.asked_levels)
+                if owner == name:
+                    found = Compared(*(sum(pair) for pair in zip(found, seen, strict=True)))
+        assert found.counts + found.silent == sum(map(len, kept.values()))  # none was left out
+        return found
+
+
+def against(
+    given: Mapping[int, Sequence[GivenAnswer]],
+    rows: Sequence[tuple[int, int, Ask, Sequence[int | None], Sequence[int]]],
+    place: int,
+    levels: Sequence[float],
+) -> Compared:
+    """One client's counts in a file against its ledger; a row has level, round, what was asked, counts and unspent."""
+    counts = silent = spent = 0
+    drawn: dict[int, bool] = {}
+    """Whether a coin was drawn since the last answer that was counted, by level."""
+    for level, number, ask, ones, unspent in rows:
+        own = [one for one in given.get(number, ()) if one.question.level == levels[level]]
+        if ones[place] is None:
+            silent += 1
+            spent += bool(own)
+            drawn[level] = drawn.get(level, False) or bool(own)
+            continue
+        (answer,) = own
+        assert (answer.ones, answer.question.query) == (ones[place], ask.sent), f"another count in round {number}"
+        assert not (drawn.pop(level, False) and place in unspent), f"given back in round {number}, and spent before"
+        counts += 1
+    return Compared(counts, silent, spent)
 
 
 async def stream_leader(services: Sequence[PeerService]) -> str:

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from privatile.federation.peer.notes import BY_CLIENT, PEER_METRICS, QUIET, PeerNotes
+from privatile.federation.peer.notes import BY_CLIENT, PEER_METRICS, QUIET, UNTOLD, PeerNotes
 from privatile.federation.replica.happenings import Happening, Kind
-from privatile.federation.replica.peer_log import JOURNALED
+from privatile.federation.replica.peer_log import EVIDENCE_ONLY, JOURNALED
 from tests.federation.replica.kit import StoredPeer, after, make, make_study, run
 
 
@@ -75,8 +75,10 @@ def test_every_kind_of_happening_has_its_place() -> None:
     kinds = set(get_args(Kind))
     assert set(JOURNALED) <= kinds
     assert kinds >= QUIET
-    assert not QUIET & set(JOURNALED)  # what is kept in the file is told in the log, too
-    assert kinds - QUIET - set(JOURNALED) == {"unsigned", "vote", "ended"}  # told, not kept
+    assert not QUIET & set(JOURNALED)  # an event is told in the log, too, but for these
+    assert set(JOURNALED) >= UNTOLD
+    assert set(EVIDENCE_ONLY) <= QUIET
+    assert kinds - QUIET - set(JOURNALED) == {"vote", "ended"}  # told, not kept
     assert {name.replace("_", " ") for name in BY_CLIENT} <= kinds
     assert {one.name for one in PEER_METRICS} >= BY_CLIENT
 

@@ -66,6 +66,8 @@ PEER = (
     "CREATE TABLE IF NOT EXISTS peer_proof (client TEXT PRIMARY KEY, payload TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS peer_evidence (round INTEGER NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL,"
     " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_unsigned (round INTEGER NOT NULL, client TEXT NOT NULL, times INTEGER NOT NULL,"
+    " PRIMARY KEY (round, client)) WITHOUT ROWID",
 )
 """What a peer of a federation without a coordinator keeps besides (`federation.replica.peer_log`)."""
 

@@ -12,6 +12,7 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, facts
 from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.peer_log import EVIDENCE_ONLY
 from privatile.federation.replica.replica import Replica
 from privatile.federation.study.study import FederationStudy
 from privatile.server.alarms import KINDS, Alarm, silent_rounds
@@ -36,8 +37,11 @@ PEER_METRICS = (
 BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_answers"})
 """What is counted by client."""
 
+UNTOLD = frozenset({"closed without"})
+"""What is an event, and no line in the log: the alarm `silent` is one."""
+
 QUIET = frozenset({"proposed", "counted", "close vote", "closed", "committed", "final", "checkpoint", "relayed"})
-"""What is no line in the log: it happens in every round, or for every peer. What is in the journal: `JOURNALED`."""
+"""What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`."""
 
 GOOD_NEWS = frozenset(
     {
@@ -83,6 +87,8 @@ class PeerNotes:
         self._paused = ""
         self._closed_at = time.monotonic()
         self._told: dict[str, tuple[str, str | None, int | None]] = {}
+        self._noted: set[Happening] = set()
+        """What was kept with its evidence: the same entries, written again by anybody, must not use up its room."""
         self._missed: dict[tuple[str, str | None], bool] = {}
         """Alarms of `MISSED` at the last look, and whether the log has told them."""
         # One that began under an earlier process ends under this one.
@@ -128,9 +134,18 @@ class PeerNotes:
                 self.metrics.add("silent", self._silent(one.round))
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("round", extra=facts(round=one.round, reason=one.text or None))
-            if one.kind not in QUIET and self._pending.worth_a_row(one.kind, one.client or ""):
+            if one.kind in EVIDENCE_ONLY:
+                kept.append(one)
+            elif one.kind in QUIET:
+                continue
+            elif one not in self._noted and self._pending.worth_a_row(one.kind, one.client or ""):
+                if one.payloads:
+                    self._noted.add(one)
                 kept.append(one._replace(text=one.text or WORDS.get(one.kind, one.kind)))
-                _log(*kept[-1][:4])
+                if one.kind not in UNTOLD:
+                    _log(*kept[-1][:4])
+            elif one.kind == "unsigned":
+                kept.append(one._replace(payloads=()))  # its number is kept
         if happenings and happenings[0].kind != "unsigned":
             self._pending.hear(sender)
         return kept

@@ -18,6 +18,7 @@ Kind = Literal[
     "restored",
     "aborted",
     "closed",
+    "closed without",
     "committed",
     "ended",
     "final",
@@ -39,13 +40,14 @@ class Happening(NamedTuple):
                    its beginning, or catch up with another peer's file
     proposed       the question of the round; from now on it is answered
     counted        an answer
-    close vote     one more clock says that the deadline has passed
+    close vote     one more clock says that the deadline has passed, by the payload
     two answers    different answers of one peer to one round: both payloads are evidence
     quarantined    the round waits until a quorum has decided about the peer
     vote           one more voice for a decision
     readmitted, key, aborted   a quorum has decided
     restored       a peer's ledger was put back from a backup
     closed         the round has its closing set
+    closed without   a peer is not in it: enough clocks have said that the deadline has passed
     committed      a quorum has signed a chain value with this round in it
     ended          this round was the last one: the question of the next is that there is none
     final          one more signature over the value after the end

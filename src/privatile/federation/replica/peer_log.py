@@ -10,7 +10,9 @@ peer_slots     what this peer has signed, written before it is signed (`slots`)
 peer_chain     the chain value after every round
 peer_notes     votes and restored ledgers that took effect, by round
 peer_proof     the signed entries that commit the last round, or the end
-peer_evidence  signed entries that were refused, belong to another history or prove a lie
+peer_evidence  signed entries that were refused, belong to another history or prove a lie; votes to close a round; of
+               entries without their sender's signature the first in a round
+peer_unsigned  how many of these were read, by round and by the peer they name ('' where the study has no such peer)
 
 All that belongs together becomes durable together: entries, the rounds they commit, and the slot that is signed next.
 """
@@ -38,6 +40,7 @@ from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import PEER
 
 JOURNALED = (
+    "unsigned",
     "refused",
     "other history",
     "astray",
@@ -47,14 +50,21 @@ JOURNALED = (
     "key",
     "restored",
     "aborted",
+    "closed without",
     "begun",
     "behind",
     "finished",
 )
 """Happenings that are written to the run's events, with the entry that brought them about."""
 
+EVIDENCE_ONLY = ("close vote",)
+"""Happenings whose entry is kept, and that are no event: one per peer in a round whose deadline is over."""
+
 MOST_EVIDENCE = 10
 """Payloads kept of one peer, round and kind."""
+
+MOST_UNSIGNED = 1
+"""The same, of those without a signature: anybody can write them, and they prove nothing about a peer."""
 
 _ASKS: msgspec.json.Decoder[tuple[LevelAsk, ...]] = msgspec.json.Decoder(tuple[LevelAsk, ...])
 
@@ -324,26 +334,39 @@ def _proof(store: RunStore) -> dict[str, bytes]:
 
 
 def _happened(happening: Happening) -> list[Statement]:
-    """What an event and its evidence become in the file."""
+    """What an event and its evidence become in the file; an unsigned entry without its payload is only counted."""
     kind, number, client, text, payloads = happening
-    if kind not in JOURNALED:
-        return []
-    event = (time.time(), kind, client, number, text)
-    # Whoever has recorded an entry may send it again, and a liar may write ever new ones: once in a round is enough.
-    found: list[Statement] = [
-        (
-            "INSERT INTO events SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM events WHERE kind = ?"
-            " AND client IS ? AND round = ? AND (? OR text = ?))",
-            (*event, kind, client, number, bool(payloads), text),
+    found: list[Statement] = []
+    if kind == "unsigned":
+        found.append(
+            (
+                "INSERT INTO peer_unsigned VALUES (?, ?, 1)"
+                " ON CONFLICT (round, client) DO UPDATE SET times = times + 1",
+                (number, client or ""),
+            )
         )
-    ]
+        if not payloads:
+            return found
+    if kind in JOURNALED:
+        event = (time.time(), kind, client, number, text)
+        # Whoever has recorded an entry may send it again, and a liar writes ever new ones: once in a round is enough.
+        found.append(
+            (
+                "INSERT INTO events SELECT ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM events WHERE kind = ?"
+                " AND client IS ? AND round = ? AND (? OR text = ?))",
+                (*event, kind, client, number, bool(payloads), text),
+            )
+        )
+    elif kind not in EVIDENCE_ONLY:
+        return []
+    most = MOST_UNSIGNED if kind == "unsigned" else MOST_EVIDENCE
     for payload in payloads:
         row = (number, client or "", kind, payload)
         found.append(
             (
                 "INSERT OR IGNORE INTO peer_evidence SELECT ?, ?, ?, ? WHERE"
                 " (SELECT count(*) FROM peer_evidence WHERE round = ? AND client = ? AND kind = ?) < ?",
-                (*row, *row[:3], MOST_EVIDENCE),
+                (*row, *row[:3], most),
             )
         )
     return found

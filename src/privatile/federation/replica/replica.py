@@ -59,12 +59,12 @@ class Replica(Following):
         if self.aborted or (self.finished and not self.recovering):
             return
         if sender not in self.keys:
-            yield self._happening("unsigned", sender, "the study has no such peer")
+            yield self._happening("unsigned", None, f"under {sender}: the study has no such peer", payload)
             return
         try:
             entry = self._read(sender, payload)
         except NotSigned as error:
-            yield self._happening("unsigned", sender, str(error))
+            yield self._happening("unsigned", sender, str(error), payload)
             yield from self._wait(sender, payload, signed=False)  # its key may be replaced in a round not known here
             return
         except ProtocolError as error:
@@ -97,7 +97,7 @@ class Replica(Following):
             case PeerAnswer():
                 yield from self._answer(entry, payload)
             case CloseVote():
-                yield from self._close_vote(entry)
+                yield from self._close_vote(entry, payload)
             case Vote():
                 yield from self._vote(entry, payload)
             case Restored():
@@ -112,6 +112,7 @@ class Replica(Following):
                     yield from self._sign(entry.sender, payload)
                 if entry.epoch == self.epoch:
                     yield Happening("checkpoint", entry.round, entry.sender)
+                    yield from self._other_checkpoint(entry, payload)
         yield from self._compare(entry)
         yield from self._close()
 
@@ -216,14 +217,14 @@ class Replica(Following):
         if isinstance(entry, PeerAnswer) and entry.chain == self.chain:
             yield from self._count(entry, payload)
 
-    def _close_vote(self, entry: CloseVote) -> Iterator[Happening]:
+    def _close_vote(self, entry: CloseVote, payload: bytes) -> Iterator[Happening]:
         if entry.epoch != self.epoch or entry.round <= self.closed or self._now.intake is None:
             return
         if (entry.round, entry.chain, entry.question) != (self.closed + 1, self.chain, self._now.question):
-            yield self._happening("other history", entry.sender, "a vote to close another round")
+            yield self._happening("other history", entry.sender, "a vote to close another round", payload)
         elif entry.sender not in self._now.votes:
             self._now.votes.add(entry.sender)
-            yield self._happening("close vote", entry.sender)
+            yield self._happening("close vote", entry.sender, "", payload)
 
     def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
         decision = entry.decision
@@ -263,6 +264,9 @@ class Replica(Following):
         silent = [name for name in self.study.clients if name not in record.accepted]
         text = f"without {', '.join(silent)}" if silent else ""
         yield Happening("closed", self.closed, None, text)
+        for client in silent:
+            text = f"by the votes of {', '.join(sorted(now.votes))}"
+            yield Happening("closed without", self.closed, client, text)
         for client, one in self.quarantined.items():
             yield Happening("quarantined", one.round, client, one.reason)
 
@@ -304,9 +308,16 @@ class Replica(Following):
         yield from self._wait(entry.sender, payload, signed=True)
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
             yield Happening("checkpoint", entry.round, entry.sender)
+            yield from self._other_checkpoint(entry, payload)
             stands = self._keys_of(entry)[entry.sender] == self.keys[entry.sender]
             if target := recovery.checkpoint(entry, payload, stands=stands):
                 yield from self._reach(recovery, target)
+
+    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[Happening]:
+        """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
+        if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
+            text = "a checkpoint of another history"
+            yield Happening("other history", entry.round, entry.sender, text, (payload,))
 
     def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Iterator[Happening]:
         """Put an entry aside: the new log may have begun, for others, after rounds that are not known here."""
