@@ -78,9 +78,10 @@ def test_the_realised_price_of_weights_is_the_formulas() -> None:
     """Mean squared errors over those of as many records, all alike, as the effective number says."""
     rows = {row.cell: row for row in read_rows(RESULTS, Row)}
     for survey in (*SURVEYS, THIN):
-        weights, records, *rest = survey
+        weights, records, epsilon, level, clients = survey
         row = rows[Cell(*survey, "continuous").name]
-        alike = rows[Cell(ALIKE, round(EFFECTIVE[weights] * records), *rest, "continuous").name]
+        number = round(EFFECTIVE[weights] * records)
+        alike = rows[Cell(ALIKE, number, epsilon, level, clients, "continuous").name]
         assert alike.variance == 1.0
         realised = row.mse / alike.mse
         # A mean of squared normal errors has the relative variance 2/runs.
