@@ -6,7 +6,7 @@ Records and weights are drawn anew in every run. Weight classes, draws, specific
 of `privatile.estimate`; the answers are counted without a ledger's file. "forgotten" is the control: the same records,
 asked without their weights. "alike" has as many records of weight 1 as the survey's effective number: what is lost
 without any weights, so that mse over that of "alike" is the realised price of the weights, beside the formula's
-`variance`. Cells that the file already holds are left out; `runs` says how many runs each has.
+`variance`. Cells that the file already holds, with as many runs, are left out.
 """
 
 import argparse
@@ -230,13 +230,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of a cell's name")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
-    done = {row.cell for row in read_rows(given.results, Row)}
+    kept = {row.cell: row for row in read_rows(given.results, Row)}
     for cell in CELLS:
-        if cell.name not in done and given.only in cell.name:
-            runs = given.runs if cell.weighted else min(given.runs, FORGOTTEN)
-            row = run_cell(cell, runs, given.seed, given.jobs)
-            write_rows([row], given.results, digits=4, append=True)
-            print(*row, flush=True)
+        runs = given.runs if cell.weighted else min(given.runs, FORGOTTEN)
+        if given.only in cell.name and (cell.name not in kept or kept[cell.name].runs < runs):
+            kept[cell.name] = run_cell(cell, runs, given.seed, given.jobs)
+            write_rows([kept[one.name] for one in CELLS if one.name in kept], given.results, digits=4)
+            print(*kept[cell.name], flush=True)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def made(folder: Path, **more: Any) -> LocalRun:
         ({"dither": 0.5}, {"support", "dither"}),
         ({"person": "who", "q": (0.5, 0.9)}, {"person", "support"}),
         ({"weight": "weight", "rounds": None}, {"survey-weights"}),
-        ({"weight": "tail", "rounds": None}, {"survey-weights", "thin-tail"}),
+        ({"weight": "tail", "rounds": None, "client": None}, {"survey-weights", "thin-tail"}),
         ({"until_width": 30.0}, {"support"}),
     ],
 )

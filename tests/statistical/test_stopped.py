@@ -26,7 +26,7 @@ def test_both_intervals_hold_at_every_stop_and_the_one_for_a_planned_end_does_no
     any_shape, smooth, fixed = np.mean([ever_missed(cell, values, rng, 3) for _ in range(RUNS)], axis=0).tolist()
     assert any_shape <= ALLOWED
     assert smooth <= ALLOWED
-    assert fixed > 0.05 + 3.0 * math.sqrt(0.05 * 0.95 / RUNS)  # the control: Fieller's interval at a chosen stop
+    assert fixed > ALLOWED  # the control: Fieller's interval at a chosen stop
 
 
 @pytest.mark.parametrize("values", ["any", "continuous"])
@@ -35,8 +35,9 @@ def test_where_most_values_are_shared_the_any_shape_interval_holds_at_every_stop
     cell = AutoCell((law,), (RATE,), (20_000,), level, low=low, high=high, rounds=40)
     rng = np.random.default_rng([18, len(values)])
     any_shape, _, fixed = np.mean([ever_missed(cell, values, rng, 4) for _ in range(RUNS // 2)], axis=0).tolist()
-    assert any_shape <= 0.05 + 2.0 * math.sqrt(0.05 * 0.95 / (RUNS // 2))
-    assert values == "any" or fixed > 0.3  # the control; undeclared it is contradicted, and not shown
+    allowed = 0.05 + 2.0 * math.sqrt(0.05 * 0.95 / (RUNS // 2))
+    assert any_shape <= allowed
+    assert fixed > allowed  # the control
 
 
 def test_the_committed_runs_hold_at_every_stop() -> None:
