@@ -18,7 +18,7 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.inference.anytime import TAILS, AnytimeLaw
+from privatile.inference.anytime import STRADDLED, AnytimeLaw
 from privatile.inference.curve import CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, clip_to_range, hull, simultaneous
 from privatile.inference.readings import Readings, curve_readings, readings
@@ -142,8 +142,7 @@ def beside_anytime(evidence: Evidence) -> Inference | None:
         so_far = evidence.information * evidence.asked_share
         if not known or not supported(so_far):
             return None
-        # Its questions follow the answers from further away than those of the other design.
-        wider = TAILS * float(low_information_factor(so_far))
+        wider = STRADDLED * float(low_information_factor(so_far))
         return smooth_sequence(straddled.fit, evidence.asked_share, wider)
     if curve is None:
         return None
