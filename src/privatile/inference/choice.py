@@ -70,7 +70,13 @@ def gather_evidence(
     if isinstance(plan, StraddlePlan | OpenPlan):
         if state.averages.give_interval:
             straddled = readings(
-                plan, state, trajectory.answers, trajectory.clients, file=file, at_fixed_end=at_fixed_end
+                plan,
+                state,
+                trajectory.answers,
+                trajectory.clients,
+                file=file,
+                at_fixed_end=at_fixed_end,
+                at_every_look=settings.until_width is not None,
             )
     elif plan.mode == "cohort" and state.averages.give_interval:
         guess = float(memory_of(state).tuning.slope[0]) if isinstance(plan, AutoPlan) else None

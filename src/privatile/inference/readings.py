@@ -86,17 +86,20 @@ def readings(
     *,
     file: bool = False,
     at_fixed_end: bool = True,
+    at_every_look: bool = False,
 ) -> "Readings":
     """Both readings of a straddled run as it stands after any round.
 
     `answers` has three rows: queries, τ − F̂ there, and its noise. `clients` is given where some were silent. Where the
     `file` itself is the target the smooth error is smaller; the any-shape interval keeps the population's noise.
-    `at_fixed_end` is false for an open-ended run that has not reached an end fixed before its first answer.
+    `at_fixed_end` is false for an open-ended run that has not reached an end fixed before its first answer;
+    `at_every_look` is true for a run that stops by its width.
     """
     window, tests = straddled(plan, state)
     queries, residuals, noise = answers
     share = variance_share(state, plan)
-    every = fit_smooth(queries[None], residuals[None], share * noise[None], plan.level, window, plan.information)
+    rows = queries[None], residuals[None], share * noise[None]
+    every = fit_smooth(*rows, plan.level, window, plan.information, at_every_look=at_every_look)
     fits = every.of_run(0)
     if clients is not None:
         weights = np.array([client.weight for client in plan.clients])

@@ -68,19 +68,28 @@ class SmoothFits(NamedTuple):
 
 
 def fit_smooth(
-    queries: Floats, residuals: Floats, variances: Floats, level: float, window: Straddled, information: float
+    queries: Floats,
+    residuals: Floats,
+    variances: Floats,
+    level: float,
+    window: Straddled,
+    information: float,
+    *,
+    at_every_look: bool = False,
 ) -> SmoothFits:
     """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
 
     `window` gives the first guesses, `information` is that of all records of a plan with a known end. A centre outside
-    the places where the answers change sign is replaced by the window's own, moved between them. Without a known end
-    and from information `PLENTY` on the places must be `SURE` (4 standard errors): with 2.5 they exclude the quantile
-    in 1% to 2% of the runs, and the error over the bound is .02 larger (information 6,000, 20,000 runs).
+    the places where the answers change sign is replaced by the window's own, moved between them. Without a known end,
+    from information `PLENTY` on, and where the curve is read at every look, the places must be `SURE` (4 standard
+    errors): with 2.5 they exclude the quantile in 1% to 2% of the runs, and the error over the bound is .02 larger
+    (information 6,000, 20,000 runs).
     """
     xp = array_namespace(queries)
     is_open = isinstance(window, OpenEnd)
     plenty = not is_open and information >= PLENTY
-    below, above = sign_change(window.places, window.sums, window.precisions, SURE if is_open or plenty else CERTAIN)
+    z = SURE if is_open or plenty or at_every_look else CERTAIN
+    below, above = sign_change(window.places, window.sums, window.precisions, z)
     start = xp.clip(window.center, below, above)
 
     def fitted(bend_doubt: float, largest_bend: float, near_errors: float) -> CurveFit:
