@@ -9,6 +9,7 @@ import pytest
 from studies.any_shape.cells import GAP
 from studies.any_shape.laws import Steps
 
+from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.estimator.open_end import OpenEnd, OpenEndPolicy
 from privatile.inference.any_shape import CHECKED_AT, ends_of
@@ -81,6 +82,28 @@ def test_without_a_known_end_chance_does_not_move_the_centre_and_placement_adds_
     assert not_converged.center == pytest.approx(plain.center + 0.01)
     known = straddle(AutoCell((Normal(),), (RATE,), (800,), 0.5), 1, rng).state.window
     assert (placement_factor(begun), placement_factor(known)) == (1.0, PLACED)
+
+
+@pytest.mark.parametrize(
+    ("information", "at_every_look", "moves"), [(600.0, False, True), (600.0, True, False), (6000.0, False, False)]
+)
+def test_with_much_information_or_many_looks_three_standard_errors_do_not_move_the_centre(
+    information: float, at_every_look: bool, moves: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    found = straddle(AutoCell((Normal(),), (RATE,), (8000,), 0.5), 1, rng)
+    window = found.state.window
+
+    def center(places: Floats, sums: Floats, precisions: Floats) -> float:
+        own = window._replace(places=places, sums=sums, precisions=precisions)
+        rows = found.queries, found.residuals, found.noise
+        return float(fit_smooth(*rows, 0.5, own, information, at_every_look=at_every_look).curve.center[0])
+
+    nowhere = np.full_like(window.places, np.inf), np.zeros_like(window.sums), np.zeros_like(window.precisions)
+    plain = center(*nowhere)
+    places, sums, precisions = (each.copy() for each in nowhere)
+    places[0, 0], sums[0, 0], precisions[0, 0] = plain + 0.01, 3.0 * 10.0, 100.0  # above it, and said to lie below
+    assert (center(places, sums, precisions) != pytest.approx(plain, abs=1e-6)) == moves
 
 
 def test_interval_and_p_value_of_the_corrected_law_agree_and_widen_fiellers() -> None:
