@@ -183,7 +183,7 @@ def test_a_client_is_one_line_and_its_classes_are_there_for_programs(tmp_path: P
     (survey_caveat,) = (caveat.text for caveat in result.caveats if caveat.code == "survey-weights")
     assert "3,000 records" in survey_caveat
     assert "not protected" in survey_caveat
-    assert "(weighted by w) in all records of 2 clients together" in result.estimand
+    assert "(weighted by w) in all records asked of 2 clients together" in result.estimand
     # The file says the same, and its page can be made.
     with RunStore.open(tmp_path / "run.db", read_only=True) as store:
         assert store.spec.survey is not None

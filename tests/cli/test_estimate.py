@@ -69,7 +69,7 @@ BASE = ("estimate", "data.csv", "--value", "score", "--client", "region", "--ran
 def test_one_command_gives_estimate_interval_and_budget(home: Path) -> None:
     done = privatile(home, *BASE, "--epsilon", 2)
     assert done.returncode == 0, done.stderr
-    assert "The 0.5 quantile (the median) of score in all records of 2 clients together" in done.stdout
+    assert "The 0.5 quantile (the median) of score in all records asked of 2 clients together" in done.stdout
     assert re.search(r"95% interval +\d+\.\d+ … \d+\.\d+", done.stdout)
     # What is true of every run is in the documentation, and in the JSON.
     assert "central" not in done.stdout

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
 from privatile.federation.peer.notes import BY_CLIENT, PEER_METRICS, QUIET, UNTOLD, PeerNotes
 from privatile.federation.replica.happenings import Happening, Kind
 from privatile.federation.replica.peer_log import EVIDENCE_ONLY, JOURNALED
@@ -88,3 +89,14 @@ def test_the_end_is_told_with_the_number_of_rounds() -> None:
     run(peers, [])
     found = {one.kind: one.round for one in peers[0].happenings}
     assert [found[kind] for kind in ("ended", "final", "finished")] == [3, 3, 3]
+
+
+def test_an_old_lie_that_is_replayed_in_many_rounds_leaves_room_for_the_next() -> None:
+    reader = StoredPeer(make_study(4, 3), "peer0")
+    notes = PeerNotes(reader.study, reader.replica, reader.log.journal)
+    kept = [
+        notes.happened("peer1", (Happening("refused", number, "peer1", "a lie", (b"old",)),))
+        for number in range(3 * ROWS_PER_CLIENT)
+    ]
+    assert [len(one) for one in kept] == [1, *[0] * (len(kept) - 1)]
+    assert notes.happened("peer1", (Happening("refused", 99, "peer1", "a lie", (b"new",)),))

@@ -216,7 +216,7 @@ def test_a_dominating_client_is_named() -> None:
     by_size = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3)
     assert "dominance" not in codes(by_size)
     assert [client.weight for client in by_size.clients] == [0.9375, 0.0625]
-    assert "all records of 2 clients together" in by_size.estimand
+    assert "all records asked of 2 clients together" in by_size.estimand
 
 
 @pytest.mark.slow

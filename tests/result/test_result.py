@@ -40,7 +40,7 @@ def test_text_html_and_json_tell_the_same_facts(result: QuantileResult) -> None:
 
 
 def test_estimand_is_named_in_words(result: QuantileResult) -> None:
-    assert result.estimand == "The 0.5 quantile (the median) of score in all records of 2 clients together"
+    assert result.estimand == "The 0.5 quantile (the median) of score in all records asked of 2 clients together"
     assert result.sentence.startswith(result.estimand)
     assert result.simulated
 

@@ -160,7 +160,7 @@ def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     if number > 1:
         mixture = {
             "equal": f"the mixture of {number} clients with equal weight",
-            "size": f"all records of {number} clients together",
+            "size": f"all records asked of {number} clients together",
             "precision": f"{number} clients, said to share one distribution, weighted by precision",
         }.get(settings.weighting, f"the mixture of {number} {parts.many} with the weights given")
         words += f" in {mixture}"

@@ -87,8 +87,9 @@ class PeerNotes:
         self._paused = ""
         self._closed_at = time.monotonic()
         self._told: dict[str, tuple[str, str | None, int | None]] = {}
-        self._noted: set[Happening] = set()
-        """What was kept with its evidence: the same entries, written again by anybody, must not use up its room."""
+        self._noted: set[tuple[str, str | None, tuple[bytes, ...]]] = set()
+        """What was kept with its evidence: the same entries, written again by anybody in any round, must not use up
+        its room."""
         self._missed: dict[tuple[str, str | None], bool] = {}
         """Alarms of `MISSED` at the last look, and whether the log has told them."""
         # One that began under an earlier process ends under this one.
@@ -138,9 +139,11 @@ class PeerNotes:
                 kept.append(one)
             elif one.kind in QUIET:
                 continue
-            elif one not in self._noted and self._pending.worth_a_row(one.kind, one.client or ""):
+            elif (lie := (one.kind, one.client, one.payloads)) not in self._noted and self._pending.worth_a_row(
+                one.kind, one.client or ""
+            ):
                 if one.payloads:
-                    self._noted.add(one)
+                    self._noted.add(lie)
                 kept.append(one._replace(text=one.text or WORDS.get(one.kind, one.kind)))
                 if one.kind not in UNTOLD:
                     _log(*kept[-1][:4])

@@ -21,6 +21,7 @@ from privatile.federation.replica.entries import (
 )
 from privatile.federation.replica.history import History, Quarantine, RoundRecord
 from privatile.federation.replica.recovery import Recovery
+from privatile.federation.replica.slots import Claims
 from privatile.federation.replica.unread import Unread
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -99,7 +100,7 @@ class Standing:
         return self.closed + 1 + self.ended
 
     @property
-    def claims(self) -> tuple[tuple[int, str], ...]:
+    def claims(self) -> Claims:
         """Slots and chain values that a signature over `head` takes: that over the end takes two (`chain`)."""
         return ((self.closed + 1, self.chain), (self.slot, self.head)) if self.ended else ((self.slot, self.head),)
 
