@@ -126,8 +126,8 @@ class Conduct:
             self._log.forfeit(max(replica.slot, self._forgotten))
             self._forgotten = 0
             text = (
-                "this peer's file is an older copy: it signs nothing in the open round, nor in a later one in which its "
-                "own signature was seen, and goes on with the next one"
+                "this peer's file is an older copy: it signs nothing in the open round, nor in a later one in which "
+                "its own signature was seen, and goes on with the next one"
             )
             self._notes.event("restored file", text, self._client, replica.closed + 1)
         await self._cast_votes(port)
