@@ -11,6 +11,7 @@ from privatile.federation.replica.entries import Decision, Vote, read_entry
 from privatile.federation.replica.history import MOST_NOTES
 from privatile.federation.replica.replica import Replica
 from privatile.federation.wire.messages import Link
+from tests.federation.replica.filed import filed
 from tests.federation.replica.kit import (
     Logged,
     Peer,
@@ -18,6 +19,7 @@ from tests.federation.replica.kit import (
     after,
     answer_of,
     asked_after,
+    close_votes,
     key_of,
     kinds,
     lie_twice,
@@ -301,3 +303,54 @@ def test_votes_of_liars_never_make_a_round_too_large_to_relay() -> None:
     for relay in replica.relays("peer0", 0):
         assert read_entry(relay.pack(peers[0].key), peers[0].key.public.signer) == relay
     assert max(len(closed.notes) for closed in replica.closed_rounds()) == MOST_NOTES
+
+
+def test_a_log_that_cannot_begin_can_be_aborted() -> None:
+    """Two logs are lost, each when one peer alone has read a close that lacks an answer: nobody can follow either."""
+    peers = filed(4, 6, 1)
+    first, second, third, away = peers
+    log = asked_after(peers, 1)
+    log += [answer_of(peer) for peer in peers[:3]]
+    for peer in peers[:3]:
+        peer.follow(log)
+    log += close_votes(peers[:2])
+    first.follow(log)
+    for peer in (second, third, away):
+        peer.renew(1)
+    log = run((second, third, away), [])
+    log += close_votes([second, third])
+    second.follow(log)
+    for peer in peers:
+        peer.renew(2)
+    log = run(peers, [])
+    assert all(peer.replica.recovering for peer in peers)
+    abort = Decision("abort")
+    votes = [(peer.name, peer.replica.vote(peer.name, abort).pack(peer.key)) for peer in (first, third, away)]
+    log += votes[:2]
+    for peer in peers:
+        peer.follow(log)
+        assert not peer.replica.aborted
+        assert peer.replica.has_voted(first.name, abort)
+        assert not peer.replica.has_voted(away.name, abort)
+    log += [votes[0], votes[2]]
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.aborted
+    third.save()
+    third.restart()
+    assert third.replica.aborted
+
+
+def test_a_run_whose_end_finds_no_quorum_can_be_aborted() -> None:
+    """A peer that was put back after the last round may have signed another one there: it does not sign the end."""
+    study = make_study(2, 3, 0)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 3)
+    peers[0].log.forfeit(peers[0].replica.slot)
+    run(peers, log)
+    assert all(peer.replica.ended and not peer.replica.finished for peer in peers)
+    log += [(peer.name, peer.replica.vote(peer.name, Decision("abort")).pack(peer.key)) for peer in peers]
+    for peer in peers:
+        peer.follow(log)
+        assert peer.replica.aborted
+        assert not peer.replica.finished

@@ -252,9 +252,9 @@ class Conduct:
 
     async def _cast_votes(self, port: LogPort) -> None:
         replica = self._replica
-        if replica.recovering:
-            return
         for wish in self._votes.pending():
+            if replica.recovering and wish.action != "abort":
+                continue  # it is about a round, and which one is not known yet
             decision = completed(wish, replica.quarantined, replica.keys)
             if decision is None:
                 self._votes.done(wish)

@@ -65,6 +65,8 @@ class Recovery:
     """How many of them come before the target is known: they count for nobody."""
     stands: dict[str, int] = field(default_factory=dict)
     """The highest slot of each peer's checkpoints, with the key that it has now."""
+    abort_votes: set[str] = field(default_factory=set)
+    """Who has voted to abort: a log that cannot begin, or not go on, can still be given up."""
     _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
     _relays: dict[str, ClosedRound] = field(default_factory=dict)
     _senders: dict[str, set[str]] = field(default_factory=dict)

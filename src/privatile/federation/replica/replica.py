@@ -23,6 +23,7 @@ from privatile.federation.replica.entries import (
     AnyEntry,
     Checkpoint,
     CloseVote,
+    Decision,
     Final,
     LevelAsk,
     PeerAnswer,
@@ -228,8 +229,8 @@ class Replica(Following):
 
     def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
         decision = entry.decision
-        if self.ended or entry.round <= self.closed:
-            return
+        if entry.round <= self.closed or (self.ended and decision.action != "abort"):
+            return  # what has ended and is not finished can still be aborted: a quorum for its end may never come
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
             yield self._happening("other history", entry.sender, "a vote after another history", payload)
         elif broken := self._history.tally.broken(decision):
@@ -306,6 +307,12 @@ class Replica(Following):
                     yield from self._go_forward(recovery)
             return
         yield from self._wait(entry.sender, payload, signed=True)
+        if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
+            recovery.abort_votes.add(entry.sender)
+            yield self._happening("vote", entry.sender, "for: abort")
+            if len(recovery.abort_votes) >= self.quorum:
+                self._aborted = True
+                yield self._happening("aborted", None, "a quorum has decided")
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
             yield Happening("checkpoint", entry.round, entry.sender)
             yield from self._other_checkpoint(entry, payload)

@@ -70,7 +70,7 @@ class Standing:
         """Whether the run is over in this log; it is `finished` when a quorum has signed that."""
         self.finished = False
         self._aborted = False
-        """Whether it was aborted in an earlier log."""
+        """Whether it was aborted in an earlier log, or before this one began."""
         self.applied = 0
         """Entries so far."""
         self._place = 0
@@ -166,7 +166,8 @@ class Standing:
 
     def has_voted(self, client: str, decision: Decision) -> bool:
         """Whether a peer's vote for this counts, or it is decided."""
-        return self._history.tally.has(client, decision)
+        given_up = self._recovery is not None and client in self._recovery.abort_votes and decision.action == "abort"
+        return given_up or self._history.tally.has(client, decision)
 
     def records_asked(self, client: str) -> int:
         """Records that all rounds up to the open one have asked of a peer, less those known not to have answered.
