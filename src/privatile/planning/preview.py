@@ -254,7 +254,7 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
         return (any_shape, smooth) if unsupported else (smooth, any_shape)
     # Measured for questions on both sides of the quantile only; others give another width.
     shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_width=math.nan, width=None)
-    return (shown, smooth) if spec.declared.step is None else (shown,)
+    return (shown, smooth) if spec.declared.may_be_smooth else (shown,)
 
 
 def _at_most_one(rank_width: float) -> float:
