@@ -102,12 +102,12 @@ def cells() -> Iterator[tuple[str, AutoCell]]:
 
 
 def main() -> None:
-    """Run the cells that are missing, append them to the file, and print them."""
+    """Run the cells that are missing or have fewer runs, print them, and write the file anew with all cells."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--every", type=int, default=4)
-    parser.add_argument("--only", default="", help="a part of a cell's name")
+    parser.add_argument("--only", default="", help="a part of a cell's name; the rows of others are kept")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()

@@ -116,7 +116,8 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
         )
     assert f"{short.ends_shown(beside.interval)[0]} … " in short.to_text()
     grid = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **{**options, "values": "step=0.01"})
-    assert grid.method != "any-shape" or grid.other is None
+    assert grid.method == "any-shape"
+    assert grid.other is None
     assert short.records < 18_000
     assert short.confidence_interval.high - short.confidence_interval.low <= width
     assert short.test(short.estimate).p_value == 1.0
@@ -133,6 +134,28 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     assert asked.value < whole.value
     assert f"{whole.value:,.0f} in all records" in asked.text
     assert ("support" in codes(short)) == ("support" in codes(result))
+
+
+def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape() -> None:
+    two_values = np.where(np.arange(20_000) % 2 == 0, 40.0, 60.0)
+    found = estimate(
+        two_values,
+        q=0.45,
+        epsilon=1,
+        range=(0, 100),
+        until_width=1.0,
+        values="continuous",
+        simulate=True,
+        rng=1,
+    )
+    assert found.method == "any-shape"
+    assert found.condition == ANY_SHAPE
+    assert found.other is None
+    assert found.valid_at_every_look
+    assert found.anytime == found.confidence_interval
+    assert found.anytime_condition == ANY_SHAPE
+    assert found.confidence_interval.low < 40.0 < found.confidence_interval.high
+    assert "declaration" in codes(found)
 
 
 @pytest.mark.slow

@@ -35,16 +35,16 @@ class Survey:
         >>> Survey("w", 5000, 3500.0, 1.07, 1.2, False).costly
         ''
         >>> print(Survey("w", 5000, 3500.0, 1.16, 2.2, True).costly)
-        The survey weights cost more than the 1.1 of the documentation: the variance is 1.16 times that of Kish's
-        effective number. Few records have the largest weights, so that they share a class with lighter ones, many of
-        which are left out. The interval holds and is wider. Trimmed weights or more records help.
+        The survey weights cost more than usual: the variance is 1.16 times that of Kish's effective number, where at
+        most 1.1 times is promised. Few records have the largest weights, so that they share a class with lighter ones,
+        many of which are left out. The interval holds and is wider. Trimmed weights or more records help.
         """
         if self.variance <= PROMISED:
             return ""
         return (
-            f"The survey weights cost more than the {PROMISED:g} of the documentation: the variance is "
-            f"{self.variance:.3g} times that of Kish's effective number. Few records have the largest weights, so that "
-            "they share a class with lighter ones, many of which are left out. The interval holds and is wider. "
+            f"The survey weights cost more than usual: the variance is {self.variance:.3g} times that of Kish's "
+            f"effective number, where at most {PROMISED:g} times is promised. Few records have the largest weights, so "
+            "that they share a class with lighter ones, many of which are left out. The interval holds and is wider. "
             "Trimmed weights or more records help."
         )
 

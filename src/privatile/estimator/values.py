@@ -23,6 +23,15 @@ class Declaration(NamedTuple):
     """Every value is a multiple of this; none: nothing is declared about that."""
 
     @property
+    def may_be_smooth(self) -> bool:
+        """Whether a smooth interval may be shown: a grid says that its condition is false.
+
+        >>> [parse_values(text).may_be_smooth for text in ("any", "continuous", "whole")]
+        [True, True, False]
+        """
+        return self.step is None
+
+    @property
     def grid_in_words(self) -> str:
         """What a declared grid says of every value; empty without one.
 

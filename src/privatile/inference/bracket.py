@@ -38,8 +38,8 @@ class Bracket:
         self, queries: Floats, residuals: Floats, precisions: Floats, weights: Floats, center: float, reach: float
     ) -> None:
         order = np.argsort(queries, kind="stable")
-        asked, answered, known = queries[order], residuals[order], precisions[order]
-        precision = known.sum(axis=1)
+        asked, answered, precise = queries[order], residuals[order], precisions[order]
+        precision = precise.sum(axis=1)
         before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
         far = np.array(FAR_CUTS) * reach
         # Rounds of equal length lie exactly on a cut: rounding must not decide on which side.
@@ -47,28 +47,27 @@ class Bracket:
             np.concatenate([center - far[::-1], center + far]), asked
         )
         parts = [np.flatnonzero(group == k) for k in np.unique(group)]
-        sums = np.array([(known[part] * answered[part]).sum(axis=0) for part in parts])
-        totals = np.array([known[part].sum(axis=0) for part in parts])
+        sums = np.array([(precise[part] * answered[part]).sum(axis=0) for part in parts])
+        totals = np.array([precise[part].sum(axis=0) for part in parts])
         middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
 
-        def clock(first: int, last: int) -> float:
-            total = totals[first : last + 1].sum(axis=0)
-            known = bool((total > 0.0).all())
-            return float((weights**2 / totals.sum(axis=0)).sum() / (weights**2 / total).sum()) if known else 0.0
-
-        def score(first: int, last: int) -> float:
+        def tested(first: int, last: int) -> tuple[float, float]:
+            """How many standard errors the mean of a stretch lies above zero, and its clock."""
             total = totals[first : last + 1].sum(axis=0)
             if not bool((total > 0.0).all()):
-                return math.nan  # beyond nothing, on either side
+                return math.nan, 0.0  # beyond nothing, on either side
+            variance = float((weights**2 / total).sum())
             mean = weights @ (sums[first : last + 1].sum(axis=0) / total)
-            return float(mean / math.sqrt(float((weights**2 / total).sum())))
+            return float(mean / math.sqrt(variance)), float((weights**2 / totals.sum(axis=0)).sum() / variance)
 
         # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
         below = [(first, last) for first in range(middle + 1) for last in range(first, middle + 1)]
         above = [(first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1)]
-        self._below = [(float(asked[parts[first][0]]), score(first, last)) for first, last in below]
-        self._above = [(float(asked[parts[last][-1]]), -score(first, last)) for first, last in above]
-        self._clocks = [clock(*stretch) for stretch in (*below, *above)]
+        scores, clocks = zip(*(tested(*stretch) for stretch in (*below, *above)), strict=True)
+        lows, highs = scores[: len(below)], scores[len(below) :]
+        self._below = [(float(asked[parts[first][0]]), score) for (first, _), score in zip(below, lows, strict=True)]
+        self._above = [(float(asked[parts[last][-1]]), -score) for (_, last), score in zip(above, highs, strict=True)]
+        self._clocks = list(clocks)
 
     def ends(self, confidence_level: float) -> tuple[float, float]:
         """Both ends at the planned end of a run; infinite on a side where no question was beyond chance."""

@@ -123,24 +123,23 @@ def choose_interval(settings: ReportSettings, evidence: Evidence) -> Inference:
 def anytime_inference(evidence: Evidence) -> Inference | None:
     """What is valid however often it is looked at, and wherever the run stops; none where nothing is.
 
-    A straddled run's any-shape interval is; for other runs it is the confidence sequence at this look.
+    A straddled run's any-shape interval is; for other runs it is the confidence sequence at this look, and where the
+    curve is suspect or has no slope the any-shape interval, which holds that sequence.
     """
     if evidence.straddled is not None:
         return evidence.straddled.any_shape
     curve = evidence.curve
     if curve is None:
         return None
-    sequence = smooth_sequence(curve.fit, evidence.asked_share)
-    if not curve.fit.suspect and not curve.fit.slope_clipped:
-        return sequence
-    return _with_bracket(evidence, curve, sequence, "anytime")
+    return smooth_sequence(curve.fit, evidence.asked_share) if _trusted(curve) else _with_bracket(evidence, curve)
 
 
 def beside_anytime(evidence: Evidence) -> Inference | None:
     """The other reading of the same answers that is valid at every look, for what `anytime_inference` gives.
 
-    None without a curve, for straddled runs whose number of records was not known (their clock is another one), and
-    while the answers so far hold too little information for a smooth reading.
+    None without a curve, for straddled runs whose number of records was not known (their clock is another one), while
+    the answers so far hold too little information for a smooth reading, and where the any-shape interval stands first
+    because the curve is not to be trusted.
     """
     straddled, curve = evidence.straddled, evidence.curve
     if straddled is not None:
@@ -150,9 +149,9 @@ def beside_anytime(evidence: Evidence) -> Inference | None:
             return None
         wider = STRADDLED * float(low_information_factor(so_far))
         return smooth_sequence(straddled.fit, evidence.asked_share, wider)
-    if curve is None:
+    if curve is None or not _trusted(curve):
         return None
-    return _with_bracket(evidence, curve, smooth_sequence(curve.fit, evidence.asked_share), ANY_SHAPE_METHOD)
+    return _with_bracket(evidence, curve)
 
 
 def smooth_sequence(fit: CurveFit, asked_share: float, wider: float = 1.0) -> Inference:
@@ -164,9 +163,16 @@ def smooth_sequence(fit: CurveFit, asked_share: float, wider: float = 1.0) -> In
     return Inference("anytime", float(fit.center), float(fit.error), law.quantile, law.tail)
 
 
-def _with_bracket(evidence: Evidence, curve: Curve, sequence: Inference, method: str) -> Inference:
+def _trusted(curve: Curve) -> bool:
+    """Whether a confidence sequence may come from this curve alone: it has a slope, and no atom or gap shows."""
+    return not bool(curve.fit.suspect) and not bool(curve.fit.slope_clipped)
+
+
+def _with_bracket(evidence: Evidence, curve: Curve) -> Inference:
+    """The any-shape interval of a run that follows the quantile, at any look."""
+    sequence = smooth_sequence(curve.fit, evidence.asked_share)
     center = evidence.path().center if curve.fit.slope_clipped else sequence.center
-    return hull(center, (sequence, curve.anytime_bracket(evidence.asked_share)), method)
+    return hull(center, (sequence, curve.anytime_bracket(evidence.asked_share)), ANY_SHAPE_METHOD)
 
 
 def valid_at_every_look(settings: ReportSettings, evidence: Evidence, chosen: Inference) -> bool:

@@ -17,7 +17,7 @@ from privatile.estimator.clients import pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.inference.anytime import mixture_bound
+from privatile.inference.anytime import STRADDLED, mixture_bound
 from privatile.inference.inference import level_each
 from privatile.inference.readings import LITTLE
 from privatile.laws.normal import two_sided_z
@@ -237,8 +237,12 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=confidence, guess=guess)
     if spec.until_width is not None:
         # Of all records, if it does not stop before: valid at every look, it is wider than one for a planned end.
-        wider = smooth.rank_width * mixture_bound(1.0, confidence) / two_sided_z(confidence)
-        smooth = smooth._replace(rank_width=wider, width=width_in_units(guess, level, wider))
+        wider = mixture_bound(1.0, confidence) / two_sided_z(confidence)
+        if spec.design == "straddle":
+            # Low information is in the width already (`smooth_factor`).
+            wider *= STRADDLED
+        looked_at = wider * smooth.rank_width
+        smooth = smooth._replace(rank_width=looked_at, width=width_in_units(guess, level, looked_at))
     unsupported = math.isnan(smooth.rank_width)
     first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
     if spec.design not in SELF_TUNING:
@@ -250,7 +254,7 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
         return (any_shape, smooth) if unsupported else (smooth, any_shape)
     # Measured for questions on both sides of the quantile only; others give another width.
     shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_width=math.nan, width=None)
-    return (shown, smooth) if spec.declared.step is None else (shown,)
+    return (shown, smooth) if spec.declared.may_be_smooth else (shown,)
 
 
 def _at_most_one(rank_width: float) -> float:

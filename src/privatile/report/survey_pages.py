@@ -12,6 +12,7 @@ from privatile.inference.change import FALSE_ALARMS
 from privatile.report.pages import render, static
 from privatile.report.survey_words import LANGUAGES, Words, words_of
 from privatile.report.weeks import in_words, shown_weeks
+from privatile.result.moved import is_series
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
@@ -110,7 +111,7 @@ def _moved(facts: Mapping[str, Any], words: Words) -> list[str]:
     day = words.day(change["since"])
     since = words("since_day", day=day) if day else words("since_round", round=words.number(f"{change['round']:,}"))
     points = words.number(f"{100 * abs(change['jump']):.2g}")
-    told = sum(bool(week["interval"]) for week in facts.get("series") or ()) > 1
+    told = is_series(week["interval"] for week in facts.get("series") or ())
     return [
         words("moved_up" if change["jump"] > 0 else "moved_down", since=since, points=points),
         *([words("moved_weeks")] if told else []),

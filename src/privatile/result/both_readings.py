@@ -14,7 +14,7 @@ from privatile.inference.choice import Evidence, as_displayed, beside_anytime
 from privatile.inference.grid_values import Grid
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, level_each
 from privatile.result.number_words import outward
-from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, interval_in_units
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, interval_in_units
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
 
 MOST_VALUES = 1000
@@ -44,11 +44,11 @@ def both_readings(
     if settings.until_width is not None:
         # A run that was looked at: only what is valid at every look may stand beside its interval.
         beside = beside_anytime(evidence)
-    welcome = not why and settings.declared.step is None if any_shape else True
+    welcome = not any_shape or (not why and settings.declared.may_be_smooth)
     if beside is not None and welcome and not both.open_end:
         other = _other(beside, SMOOTH if any_shape else ANY_SHAPE, settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
-    expected = not any_shape or settings.declared.step is None
+    expected = not any_shape or settings.declared.may_be_smooth
     contradiction = f"no smooth interval: {why}" if why and expected else ""
     caveats = list(against_smooth(why, settings, shown.method))
     values, level = None, level_each(settings.confidence_level, settings.joint)
@@ -80,6 +80,16 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
     elif why and method.startswith("smooth"):
         text = f"The smooth interval is not to be relied on: {why}. The interval any-shape holds {ANY_SHAPE}."
         yield Caveat("contradiction", text)
+
+
+def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
+    """Whether a smooth interval of one week may stand beside a result.
+
+    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
+    answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
+    time, and says nothing against the weeks, each of which has its own.
+    """
+    return result.located and (moved or not result.contradiction) and parse_values(result.values).may_be_smooth
 
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:

@@ -1,6 +1,6 @@
 """The change alarm of an open-ended run in its result (`inference.change`): a caveat to act on, and a row of facts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,15 @@ def change_found(plan: Plan, state: RoundState, trajectory: Trajectory) -> Chang
     """What the answers of an open-ended run say about a change."""
     weights = np.array([client.weight for client in plan.clients])
     return change(trajectory.by_client, weights, state.round - state.averages.rounds)
+
+
+def is_series(intervals: Iterable[object]) -> bool:
+    """Whether the weeks show a change: more than one of them has an interval. `intervals` has none for the others.
+
+    >>> is_series([(1.0, 2.0), None]), is_series([(1.0, 2.0), None, (3.0, 4.0)])
+    (False, True)
+    """
+    return sum(interval is not None for interval in intervals) > 1
 
 
 def with_change(

@@ -31,10 +31,7 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     other = result.other
     # The smooth one holds at the end only, unless the run stops by its width; the any-shape one may be the anytime
     # interval, which stands first.
-    if other is not None and other.at_every_look:
-        pass
-    elif result.valid_at_every_look or (other is not None and other.interval == result.anytime):
-        other = None
-    elif other is not None:
-        other = other._replace(condition=f"{other.condition}, at the planned end only")
+    if other is not None and not other.at_every_look:
+        left_out = result.valid_at_every_look or other.interval == result.anytime
+        other = None if left_out else other._replace(condition=f"{other.condition}, at the planned end only")
     return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))

@@ -13,10 +13,10 @@ import numpy as np
 from privatile.core.words import counted, week
 from privatile.estimator.open_plan import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.values import parse_values
 from privatile.inference.series import series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
-from privatile.result.moved import change_found, with_change
+from privatile.result.both_readings import may_stand_beside
+from privatile.result.moved import change_found, is_series, with_change
 from privatile.result.result import ConfidenceInterval, QuantileResult, in_units
 from privatile.result.rows import Row
 from privatile.result.sentence import SMOOTH
@@ -75,16 +75,6 @@ def weekly(
     return found
 
 
-def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
-    """Whether a smooth interval of one week may stand beside a result.
-
-    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
-    answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
-    time, and says nothing against the weeks, each of which has its own.
-    """
-    return result.located and (moved or not result.contradiction) and parse_values(result.values).step is None
-
-
 def with_times(
     result: QuantileResult, plan: Plan, state: RoundState, trajectory: Trajectory, times: Sequence[float]
 ) -> QuantileResult:
@@ -98,5 +88,5 @@ def with_times(
     if weeks:
         text = counted(len(weeks), "week") + f", {weeks[0].name}" + (f" to {weeks[-1].name}" if len(weeks) > 1 else "")
     row = Row("series", "week by week", [one.facts() for one in weeks], text)
-    result = with_change(result, found, times, series=sum(one.interval is not None for one in weeks) > 1)
+    result = with_change(result, found, times, series=is_series(one.interval for one in weeks))
     return replace(result, diagnostics=(*result.diagnostics, row))
