@@ -82,3 +82,26 @@ def test_a_declaration_and_an_end_that_was_fixed_beforehand() -> None:
 def test_clients_that_are_not_named_are_asked_for(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="name"):
         OnlineQuantile(q=0.5, range=(0, 120), **wrong)
+
+
+def test_a_round_to_which_nobody_came_changes_nothing() -> None:
+    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120))
+    online.update({"a": (20, 40)})
+    before = (online.rounds, online.query)
+    online.update({})
+    assert (online.rounds, online.query) == before
+
+
+@pytest.mark.parametrize("pair", [3, (3,), (3, 10, 1), "31", (1.5, 10), (True, 10), None])
+def test_counts_that_are_no_pair_are_refused_with_the_rule(pair: Any) -> None:
+    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0}, range=(0, 120))
+    with pytest.raises(InputError, match=r"'a' must be a pair of whole numbers.* Write update\(\{'a': \(3, 10\)\}\)"):
+        online.update({"a": pair})
+    online.update({"a": (np.int64(3), np.int64(10))})  # type: ignore[dict-item]
+    assert online.rounds == 1
+
+
+def test_a_client_of_which_nobody_came_is_left_out() -> None:
+    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0}, range=(0, 120))
+    with pytest.raises(InputError, match=r"at least one record that answered; got 0\. Leave a client out"):
+        online.update({"a": (0, 0)})

@@ -112,10 +112,16 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     verified = call("verify", str(record), "--transcript", str(folder / "run.db"), *site_arguments)
     assert verified.exit_code == 0, verified.output
     assert "the estimate is the one the counts give" in verified.output
+    assert "\nVerified: the result is what the run's counts give; " in verified.output
+    signatures = call("verify", str(record)).output.splitlines()[-1]
+    assert signatures.startswith("Verified: the signatures and the record's own facts; ")
+    assert signatures.endswith("give the run's file (--transcript run.db).")
     spoiled = json.loads(record.read_text())
     spoiled["body"]["results"][0]["estimate"] = (spoiled["body"]["results"][0]["estimate"] or 0.0) + 1.0
     record.write_text(json.dumps(spoiled))
-    assert call("verify", str(record)).exit_code == 1
+    failed = call("verify", str(record))
+    assert failed.exit_code == 1
+    assert "Verified" not in failed.output
 
 
 def test_epsilon_has_no_default(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def test_a_reservation_holds_before_the_first_question_and_can_be_released(tmp_p
         told = (two.folder / "site0.log").read_text()
         assert "client site0 cannot answer with the 90 records that its invitation names: column 'x' has 10 " in told
         assert "'all'" not in told
+        assert "To ask fewer, whoever made the study makes a new one with --records site0=10." in told
         assert f"Reserved, and not asked yet: 90 by run '{one.study.run}'." in told
         assert f"privatile ledger release {one.study.run} --ledger {ledger}" in told
     finally:

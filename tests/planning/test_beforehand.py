@@ -9,6 +9,7 @@ import pytest
 from privatile.api.local_run import LocalRun, prepare
 from privatile.errors import InputError
 from privatile.inference.readings import LITTLE
+from privatile.planning.guess import from_spread
 from privatile.planning.options import Options
 from privatile.planning.preview import HEAPS, SAYS_NOTHING, Preview, preview
 
@@ -108,3 +109,27 @@ def test_a_client_that_is_left_out_is_not_asked_and_not_meant(tmp_path: Path) ->
     with pytest.raises(InputError, match="leave_out='tiny'"):
         made(tmp_path, q=(0.2, 0.4, 0.6, 0.8))
     made(tmp_path, q=(0.2, 0.4, 0.6, 0.8), leave_out="tiny")
+
+
+def test_the_dry_run_says_whether_the_asked_width_is_within_reach(tmp_path: Path) -> None:
+    assert preview(made(tmp_path).spec).to_dict()["until_width"] is None
+    run = made(tmp_path, until_width=2.0, epsilon=5, rounds=None)
+    known = preview(run.spec)
+    (found,) = known.reaches
+    assert found.within_reach is None
+    assert found.spread is not None
+    assert f"- {found.text}" in known.to_text()
+    assert known.to_dict()["until_width"] == [found.facts()]
+    # With a guess on either side of that spread it is known, and said by the rule of the result.
+    (near,) = preview(run.spec, from_spread(0.99 * found.spread)).reaches
+    (far,) = preview(run.spec, from_spread(2.0 * found.spread)).reaches
+    assert (near.within_reach, far.within_reach) == (True, False)
+    assert "is out of reach: it takes 4 times the records" in far.text
+    assert "it takes 4 times the records" in found.text
+    (result,) = run.complete()
+    (after,) = (one.text for one in result.caveats if one.code == "out-of-reach")
+    assert after.startswith("The asked precision, a width of 2, is out of reach: it takes ")
+    (whole,) = preview(made(tmp_path, until_width=100.0).spec).reaches
+    assert whole.within_reach
+    (nothing,) = preview(made(tmp_path, until_width=2.0, epsilon=0.05).spec).reaches
+    assert (nothing.within_reach, nothing.spread) == (False, 0.0)

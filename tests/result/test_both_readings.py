@@ -219,3 +219,10 @@ def test_the_estimate_is_one_of_the_values_left() -> None:
     raw = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)
     assert raw.estimate != found.estimate
     assert abs(raw.estimate - found.estimate) <= 0.5
+
+
+def test_a_quantile_beyond_the_range_does_not_contradict_the_declared_grid() -> None:
+    beyond = run(np.rint(np.random.default_rng(2).normal(40.0, 5.0, 4000)), "whole", range=(0, 20))
+    assert "range" in codes(beyond)
+    assert "contradiction" not in codes(beyond)
+    assert not beyond.contradiction

@@ -350,7 +350,10 @@ def test_a_key_that_is_not_the_certificates_is_refused_before_anything_is_served
 def test_a_survey_that_ended_without_an_interval_is_not_said_to_go_on(tmp_path: Path) -> None:
     folder = SurveyFolder(tmp_path / "pay")
     privatile("init", folder.path, *INIT, "--codes", 3, "--no-sheet")
-    assert "release" in privatile("close", folder.path, "--yes").output
+    told = privatile("close", folder.path, "--yes").output
+    assert told.startswith("The survey is closed. The survey has no interval, and so nothing to release: at ε = ")
+    assert "survey release" not in told
+    assert privatile("release", folder.path).exit_code == 2
     for more in (["--text"], ["-o", str(tmp_path / "page.html")]):
         said = CliRunner().invoke(main, ["report", str(folder.run_file), *more]).output
         assert "yet" not in said

@@ -1,6 +1,7 @@
 """The estimator for people who bring their own loop: ask `query`, give counts to `update`, read `result`."""
 
 from collections.abc import Mapping
+from numbers import Integral
 
 from privatile.core.client_names import by_client_name, client_name
 from privatile.core.mechanism import RandomizedResponse
@@ -92,17 +93,22 @@ class OnlineQuantile:
         return self._state.round
 
     def update(self, counts: Mapping[str, tuple[int, int]]) -> None:
-        """One round: client -> (ones, records that answered about `query`). A client left out is silent."""
+        """One round: client -> (ones, records that answered about `query`). A client left out is silent.
+
+        A round to which nobody came is none: without any client nothing changes, and the question stands.
+        """
         named = {client_name(name): pair for name, pair in counts.items()}
         if len(named) < len(counts):
             raise InputError("counts names one client more than once. Give each client one pair.")
         unknown = set(named) - {client.name for client in self._plan.clients}
         if unknown:
             raise InputError(f"unknown client {sorted(unknown)[0]!r}; the clients are those of epsilon.")
+        for name, pair in named.items():
+            _check_pair(name, pair)
+        if not named:
+            return
         given = [named.get(client.name) for client in self._plan.clients]
         lengths = tuple(0 if pair is None else pair[1] for pair in given)
-        if any(pair is not None and pair[1] < 1 for pair in given) or not any(lengths):
-            raise InputError("a client that answers must have asked at least one record; leave it out when silent.")
         ask = self._next(lengths)
         ones = [None if pair is None else pair[0] for pair in given]
         self._state = step(self._state, ask, ones, self._plan)
@@ -118,3 +124,21 @@ class OnlineQuantile:
         ended = plan.is_reached(state)
         result = summarize(self._settings, plan, state, self._trajectory, run="online", at_fixed_end=ended)
         return with_change(result, change_found(plan, state, self._trajectory))
+
+
+def _check_pair(name: str, pair: object) -> None:
+    """One client's counts: two whole numbers, of at least one record."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(_is_whole(one) for one in pair):
+        raise InputError(
+            f"the counts of client {name!r} must be a pair of whole numbers, (ones, records that answered); got "
+            f"{pair!r}. Write update({{{name!r}: (3, 10)}}) where 3 of 10 answers were one."
+        )
+    if pair[1] < 1:
+        raise InputError(
+            f"client {name!r} must have at least one record that answered; got {pair[1]!r}. Leave a client out of the "
+            "round when nobody came."
+        )
+
+
+def _is_whole(one: object) -> bool:
+    return isinstance(one, Integral) and not isinstance(one, bool)

@@ -52,6 +52,7 @@ def verify(
     click.echo(checked.to_text())
     if checked.failed:
         raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")
+    click.echo(checked.verdict(recomputed=transcript is not None))
     if invitation is not None and countersign:
         if transcript is None:
             raise InputError(

@@ -31,6 +31,7 @@ from privatile.planning.expected_width import (
     width_in_units,
 )
 from privatile.planning.guess import Guess
+from privatile.planning.reach import Reach, reach
 from privatile.result.both_readings import against_smooth
 from privatile.result.caveats import caveats_beforehand
 from privatile.result.diagnostics import known_beforehand
@@ -102,6 +103,12 @@ class Preview:
         return tuple(shown[0].rank_width for shown in self.widths)
 
     @property
+    def reaches(self) -> tuple[Reach, ...]:
+        """Of each level, whether the width at which it is to stop is within reach; empty where none was asked for."""
+        found = (reach(self.spec, index, shown[0], self.guess) for index, shown in enumerate(self.widths))
+        return tuple(one for one in found if one is not None)
+
+    @property
     def says_nothing(self) -> bool:
         """Whether the interval of every level is expected to be the whole stated range."""
         return all(SAYS_NOTHING in found for found in self.caveats)
@@ -113,6 +120,7 @@ class Preview:
             "levels": list(self.spec.levels),
             "expected_width_in_rank": [finite(_at_most_one(width)) for width in self.rank_widths],
             "expected_intervals": [[_interval_facts(one) for one in shown] for shown in self.widths],
+            "until_width": [one.facts() for one in self.reaches] or None,
             "rounds": list(self.rounds),
             "information": [row.value for row in self.information],
             "caveats": [
@@ -150,9 +158,12 @@ class Preview:
             lines += [self.account.to_text(max(client.mechanism.epsilon for client in spec.clients)), ""]
         if spec.joint > 1:
             lines.append(f"The confidence is that all {spec.joint} intervals hold at once.")
-        for level, shown, rounds, row in zip(spec.levels, self.widths, self.rounds, self.information, strict=True):
+        reaches = self.reaches or (None,) * len(spec.levels)
+        rows = zip(spec.levels, self.widths, self.rounds, self.information, reaches, strict=True)
+        for level, shown, rounds, row, within in rows:
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
+            lines += [] if within is None else [f"- {within.text}"]
         if spec.values == "any" and not all(math.isnan(width) for width in self.rank_widths):
             lines.append(HEAPS)
         lines += self.in_units()

@@ -107,7 +107,8 @@ def _other(inference: Inference, condition: str, settings: ReportSettings, scale
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:
     """The values of a declared grid that an any-shape interval leaves, and in words what contradicts the declaration.
 
-    None where no grid is declared, where nothing is bounded, and where the values are more than `MOST_VALUES`.
+    None where no grid is declared, where nothing is bounded, and where the values are more than `MOST_VALUES`. An end
+    of the stated range is no answer: beyond it there may be a value of the grid, so nothing is contradicted there.
 
     >>> from privatile.core.scale import Linear
     >>> grid_values("whole", ConfidenceInterval(43.8, 45.3), Linear(0.0, 120.0))
@@ -116,6 +117,8 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     (None, 'not every value can be a multiple of 5: none lies between 43.80 and 44.30')
     >>> grid_values("whole", ConfidenceInterval(0.0, 1.5), Linear(0.0, 120.0))  # the range's own end is possible
     ((0.0, 1.0), '')
+    >>> grid_values("whole", ConfidenceInterval(20.0, 20.0), Linear(0.0, 20.0))  # the quantile lies above the range
+    (None, '')
     """
     declared = parse_values(values)
     if declared.step is None:
@@ -123,6 +126,8 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     grid = Grid(declared.step)
     low, high = grid.inside(*interval, scale.low, scale.high)
     if grid.contradicted(low, high):
+        if interval.low <= scale.low or interval.high >= scale.high:
+            return None, ""
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
     return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""

@@ -184,9 +184,7 @@ def interval_caveats(
     """
     low, high = interval
     if settings.until_width is not None and high - low > settings.until_width and 0 < plan.rounds <= state.round:
-        takes = cure(((high - low) / settings.until_width) ** 2, plan.clients)
-        text = f"The asked precision, a width of {settings.until_width:g}, is out of reach: it takes {takes}."
-        yield Caveat("out-of-reach", text)
+        yield out_of_reach(settings.until_width, high - low, plan.clients)
     value = round_value_inside(low, high)
     at_low, at_high = low <= plan.scale.low < high, low < plan.scale.high <= high
     if at_low and at_high:
@@ -210,6 +208,12 @@ def interval_caveats(
             "one of them and no interval of this kind covers it: then report it with values declared whole."
         )
         yield Caveat("atom", text)
+
+
+def out_of_reach(asked: float, width: float, clients: Sequence[Client]) -> Caveat:
+    """All records together give a `width` above the one that was asked for: what it takes."""
+    takes = cure((width / asked) ** 2, clients)
+    return Caveat("out-of-reach", f"The asked precision, a width of {asked:g}, is out of reach: it takes {takes}.")
 
 
 def said_once(of_the_interval: Iterable[Caveat], of_the_run: Iterable[Caveat]) -> tuple[Caveat, ...]:

@@ -9,6 +9,7 @@ from privatile.errors import StoreError
 from privatile.federation.run.lock import lock_folder, running_process
 from privatile.server.open_rounds import Phase, end_reached
 from privatile.survey.folder import SurveyFolder
+from privatile.survey.record import has_result, nothing_to_release
 from privatile.survey.service import SurveyService, round_rule
 from privatile.survey.store import SurveyStore
 
@@ -54,6 +55,9 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
                 )
             time.sleep(0.1)
     path = shlex.quote(str(folder.path))
+    if not folder.run_file.exists() or not has_result(folder):
+        why = nothing_to_release(study)
+        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile survey status {path}"
     return (
         f"The survey is closed. Its result: privatile survey status {path}. Publish it: privatile survey release {path}"
     )

@@ -38,6 +38,20 @@ from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
 
 
+def nothing_to_release(study: SurveyStudy) -> str:
+    """Of a survey to which too few have come, in words."""
+    return (
+        f"the survey has no interval, and so nothing to release: at ε = {study.epsilon:g} a first one takes about "
+        f"{study.first_interval_after:,} answers."
+    )
+
+
+def has_result(folder: SurveyFolder) -> bool:
+    """Whether there is something to release."""
+    with RunStore.frozen(folder.run_file) as store:
+        return result_so_far(Coordinator(store)) is not None
+
+
 def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]:
     """The signed record of a survey: study, page, result, how many answered per stratum, how many came too late."""
     study, key = folder.study(), folder.key()
@@ -51,10 +65,7 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
     with RunStore.frozen(folder.run_file) as store:
         coordinator = Coordinator(store)
         if result_so_far(coordinator) is None:
-            raise InputError(
-                f"the survey has no interval, and so nothing to release: at ε = {study.epsilon:g} a first one takes "
-                f"about {study.first_interval_after:,} answers."
-            )
+            raise InputError(nothing_to_release(study))
         body = {
             "privatile_release": FORMAT,
             "software": SOFTWARE,

@@ -348,7 +348,7 @@ class Account:
         if self.state().lost and not self.rules.spend_again:
             history = f"The ledger was restored from a backup: what was asked since is not known. Ask new {whose}."
         elif spent == 0:
-            fewer = "There are no more: whoever asks must ask fewer (shorter rounds, or fewer of them)."
+            fewer = "There are no more: ask fewer."
             history = "" if reserved else fewer
         elif spent + self.epsilon > self.rules.lifetime_limit:
             limit = f"{self.rules.max_epsilon:.6g}"

@@ -16,6 +16,7 @@ from privatile.client.ledger.datasets import (
     most_spent,
     overlapping_datasets,
     own_spent,
+    part_in_words,
     spent_elsewhere,
     stored_identity,
 )
@@ -72,12 +73,15 @@ def _refuse_answered_records(ledger: Ledger, content: Content, epsilon: float, r
     known = identical if rules.new_people else list(shared)
     if rules.spend_again or not known:
         return
-    client, column = ledger.execute("SELECT client, column FROM datasets WHERE id = ?", known[:1]).fetchone()
+    client, column, holder = ledger.execute(
+        "SELECT client, column, holder FROM datasets WHERE id = ?", known[:1]
+    ).fetchone()
     same = "the same values" if identical else "the same column, split among other clients or read otherwise,"
     person = ", where no person column was named: whose records they were is not known" if content.by_person else ""
     other_people = "" if identical else " If these are other people, say so with new_people=True."
     raise AlreadyAnswered(
-        f"{content} holds records that have answered before: {same} as client {client!r}, column {column!r}{person}. "
+        f"{content} holds records that have answered before: {same} as {part_in_words(client, holder)}, "
+        f"column {column!r}{person}. "
         f"{price(spent_elsewhere(ledger, content), epsilon)}. "
         f"{rules.way_out('people' if content.by_person else 'records')}{other_people}"
     )

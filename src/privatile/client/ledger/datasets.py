@@ -69,8 +69,18 @@ class Content(Identity):
 
     def __str__(self) -> str:
         # Where nobody has named a client, its name in the ledger says nothing.
-        only = self.client == ONLY_CLIENT
-        return f"column {self.column!r}" if only else f"client {self.client!r}, column {self.column!r},"
+        if self.client == ONLY_CLIENT:
+            return f"column {self.column!r}"
+        return f"{part_in_words(self.client, self.holder)}, column {self.column!r},"
+
+
+def part_in_words(client: str, holder: str) -> str:
+    """Who answers, by the name in the ledger: a client, or a weight class of one.
+
+    >>> part_in_words("north", "north"), part_in_words("weight 1 to 1.2", "all")
+    ("client 'north'", "weight class 'weight 1 to 1.2'")
+    """
+    return f"client {client!r}" if client == holder else f"weight class {client!r}"
 
 
 def dataset_id(ledger: Ledger, content: Content) -> int | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from privatile.core.words import printable
+from privatile.core.words import counted, printable
 from privatile.errors import PrivatileError
 
 
@@ -24,6 +24,22 @@ class Checks:
         """Note a check; `why` is added where it fails."""
         (self.passed if holds else self.failed).append(text if holds or not why else f"{text}: {why}")
         return holds
+
+    def verdict(self, *, recomputed: bool) -> str:
+        """What was verified where nothing fails, in one line; `recomputed`: the run's file was given.
+
+        >>> Checks(passed=["one", "two"], not_checked=["three"]).verdict(recomputed=True)
+        "Verified: the result is what the run's counts give; 2 checks hold. Not checked: 1, see above."
+        """
+        what = "the result is what the run's counts give" if recomputed else "the signatures and the record's own facts"
+        told = [f"Verified: {what}; {counted(len(self.passed), 'check')} hold."]
+        if not recomputed:
+            told.append("The result was not recomputed: give the run's file (--transcript run.db).")
+        if self.flagged:
+            told.append(f"Read what is flagged above ({len(self.flagged)}).")
+        if self.not_checked and recomputed:
+            told.append(f"Not checked: {len(self.not_checked)}, see above.")
+        return " ".join(told)
 
     def to_text(self) -> str:
         """One line per check."""

@@ -170,7 +170,7 @@ def _rounds_rows(study: FederationStudy, records: int) -> list[tuple[str, str]]:
     arrivals = study.arrivals
     if arrivals is None:
         return [
-            ("records", f"{records:,} at most, in {counted(study.rounds, 'round')}"),
+            ("records", f"{records:,} are needed here, each asked once, in {counted(study.rounds, 'round')}"),
             ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
         ]
     until = arrivals.round_answers or f"{SHORTEST}, later a fiftieth of all so far"

@@ -210,6 +210,7 @@ def open_responder(
     if list(columns) != [name_in_ledger(study.clients, client)]:
         raise InputError("a site answers for one client: give one file without a client column.")
     (column,) = columns.values()
+    responder: Responder | None = None
     try:
         responder = Responder(
             study.run,
@@ -226,7 +227,10 @@ def open_responder(
         responder.require(max(0, agreement.records - responder.asked()))
     except AlreadyAnswered as error:
         # The ledger knows the site by one name for all studies; people know it by the study's.
+        left = 0 if responder is None else responder.asked() + responder.available()
+        fewer = f" To ask fewer, whoever made the study makes a new one with --records {client}={left}." if left else ""
         raise AlreadyAnswered(
             f"client {client} cannot answer with the {agreement.records:,} records that its invitation names: {error}"
+            f"{fewer}"
         ) from None
     return SiteResponder(client, study.run, responder, agreement.records)
