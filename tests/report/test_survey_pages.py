@@ -84,7 +84,7 @@ def test_weeks_a_move_and_the_end_are_told() -> None:
         )
     )
     text = words(page)
-    assert "week answers interval (€) 2026-W46 300 2,600 … 3,000 2026-W47 12 none" in text
+    assert "week answers estimate, 95% interval (€) 2026-W46 300 2,800; 2,600 … 3,000 2026-W47 12 none" in text
     assert "since about 20 January 2027, 14:05 UTC" in text
     assert "2,790 … 2,950 € at the end that was fixed beforehand" in text
     assert 'data-state="closed"' in page

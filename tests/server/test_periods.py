@@ -98,6 +98,10 @@ def test_every_reader_of_the_file_has_the_series_and_the_date(tmp_path: Path) ->
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "Week by week" in page
     assert all(f'<th scope="row">{one["week"]}</th>' in page for one in weeks)
+    section = page[page.index("Week by week") :].partition("</section>")[0]
+    assert "95% interval</th>" in section
+    assert all(f"<td>{one['estimate']:.1f}" in section for one in weeks)
+    assert "The weeks have no estimates" not in section
 
 
 def test_without_a_change_there_is_no_date(tmp_path: Path) -> None:
@@ -129,7 +133,13 @@ def test_a_series_that_says_nothing_is_not_promised(tmp_path: Path, kind: str) -
     if kind == "grid":
         assert all(one["interval"] is None for one in weeks)
     report(tmp_path / "run.db", "-o", tmp_path / "run.html")
-    assert ("Week by week" in (tmp_path / "run.html").read_text(encoding="utf-8")) is (kind == "grid")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert (
+        ("Week by week" in page)
+        is ("The weeks have no estimates and intervals of their own" in page)
+        is (kind == "grid")
+    )
+    assert "<td>none</td>" not in page
 
 
 def test_without_a_file_the_alarm_knows_the_round_alone() -> None:

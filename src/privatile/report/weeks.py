@@ -4,12 +4,32 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from privatile.report.survey_words import Words
-from privatile.result.number_words import outward
+from privatile.result.number_words import outward, significant
 
 
 def shown_weeks(series: Sequence[Mapping[str, Any]], limits: tuple[float, float], words: Words) -> list[dict[str, Any]]:
-    """The weeks of a result, their intervals in words."""
-    return [{**week, "interval": in_words(shown_interval(week.get("interval"), limits), words)} for week in series]
+    """The weeks of a result, their estimates and intervals in words."""
+    return [
+        {
+            **week,
+            "estimate": shown_estimate(week, words),
+            "interval": in_words(shown_interval(week.get("interval"), limits), words),
+        }
+        for week in series
+    ]
+
+
+def shown_estimate(week: Mapping[str, Any], words: Words) -> str | None:
+    """With the digits that its interval deserves; none where there is no interval.
+
+    >>> from privatile.report.survey_words import words_of
+    >>> shown_estimate({"estimate": 2811.22, "interval": [2750.1, 2911.4]}, words_of("en"))
+    '2,811'
+    """
+    if week.get("interval") is None or week.get("estimate") is None:
+        return None
+    low, high = week["interval"]
+    return words.number(significant(week["estimate"], high - low))
 
 
 def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str] | None:
