@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
-from privatile.federation.replica.entries import Decision
+from privatile.federation.replica.entries import Decision, Final
 from privatile.federation.replica.peer_log import MOST_EVIDENCE
+from privatile.federation.wire.messages import Link
 from tests.federation.replica.filed import ATTACKS, FiledPeer, events, evidence, filed
 from tests.federation.replica.kit import (
     Logged,
@@ -270,6 +271,79 @@ def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
         found = evidence(peer)
         assert found["two answers", "peer4", 2] == {first[1], second[1]}
         assert found["two answers", "peer4", 3] == {third[1], fourth[1]}
+
+
+@pytest.mark.parametrize("lies", [1, ROWS_PER_CLIENT, 2 * ROWS_PER_CLIENT])
+def test_many_lies_in_a_round_do_not_use_up_the_room_of_the_next(lies: int) -> None:
+    peers = filed()
+    log = asked_after(peers, 1)
+    liar = peers[4]
+    assert liar.replica.asked is not None
+    questions = liar.replica.asked.questions(liar.name)
+    log.append(answer_of(liar))
+    counts, link = liar.ledger.given[questions[0].round][1:]
+    others = [Link(link.sequence, f"{k:032x}") for k in range(lies)]
+    log += [(liar.name, liar.signed(questions, counts, other)) for other in others]
+    log += [answer_of(peer) for peer in peers[:4]]
+    for peer in peers:
+        peer.follow(log)
+    readmit = Decision("readmit", "peer4", 2)
+    log += [(peer.name, peer.replica.vote(peer.name, readmit).pack(peer.key)) for peer in peers[:4]]
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    first, second = lie_twice(peers)
+    for peer in peers[:4]:
+        peer.follow([*log, first, second])
+        assert peer.replica.quarantined["peer4"].round == 3
+        found = evidence(peer)
+        assert found["two answers", "peer4", 3] == {first[1], second[1]}
+        assert 2 <= len(found["two answers", "peer4", 2]) <= 2 * MOST_EVIDENCE
+        assert ("two answers", "peer4", 3) in events(peer)
+
+
+@pytest.mark.parametrize("junk", [0, MOST_EVIDENCE, 2 * ROWS_PER_CLIENT])
+def test_votes_of_another_history_do_not_use_up_the_room_of_a_second_end(junk: int) -> None:
+    peers = filed(4, 2)
+    log = after(peers, 2)
+    liar = peers[3]
+    vote = liar.replica.vote("peer3", Decision("abort"))
+    votes = [msgspec.structs.replace(vote, chain=f"{k:064}").pack(liar.key) for k in range(junk)]
+    log += [("peer3", one) for one in votes]
+    for peer in peers:
+        peer.follow(log)
+    log += say(peers[0])
+    for peer in peers:
+        peer.follow(log)
+    other = msgspec.structs.replace(liar.replica.final("peer3"), chain="e" * 64).pack(liar.key)
+    log.append(("peer3", other))
+    run(peers, log)
+    for peer in peers[:3]:
+        assert peer.replica.finished
+        assert evidence(peer) == {("other history", "peer3", 3): {*votes[:MOST_EVIDENCE], other}}
+
+
+def test_a_flood_of_lies_does_not_fill_the_file() -> None:
+    """Of every round the first is kept, of the rest as many as of any other kind."""
+    peers = filed(4, 200, length=1)
+    log = after(peers, 1)
+    reader, liar = peers[0], peers[3]
+    for number in range(2, 2 * ROWS_PER_CLIENT):
+        log += say(peers[1])
+        for peer in peers:
+            peer.follow(log)
+        end = Final(liar.study.digest, liar.study.run, "peer3", rounds=number, chain="e" * 64)
+        ends = [msgspec.structs.replace(end, chain=f"{number:032}{k:032}") for k in range(MOST_EVIDENCE + 5)]
+        log += [("peer3", one.pack(liar.key)) for one in ends]
+        log += [answer_of(peer) for peer in peers]
+        for peer in peers:
+            peer.follow(log)
+        assert evidence(reader)["other history", "peer3", number] >= {ends[0].pack(liar.key)}
+    rounds = reader.replica.closed - 1
+    assert size(reader, "peer_evidence") <= rounds + ROWS_PER_CLIENT + 10
+    assert size(reader, "events") <= rounds + 10
 
 
 def test_a_restart_writes_nothing_twice() -> None:

@@ -90,6 +90,8 @@ class PeerNotes:
         self._noted: set[tuple[str, str | None, tuple[bytes, ...]]] = set()
         """What was kept with its evidence: the same entries, written again by anybody in any round, must not use up
         its room."""
+        self._shown: set[tuple[str, str | None, int]] = set()
+        """Lies of which the first signed entries were kept, by kind, peer and round."""
         self._missed: dict[tuple[str, str | None], bool] = {}
         """Alarms of `MISSED` at the last look, and whether the log has told them."""
         # One that began under an earlier process ends under this one.
@@ -139,9 +141,7 @@ class PeerNotes:
                 kept.append(one)
             elif one.kind in QUIET:
                 continue
-            elif (lie := (one.kind, one.client, one.payloads)) not in self._noted and self._pending.worth_a_row(
-                one.kind, one.client or ""
-            ):
+            elif (lie := (one.kind, one.client, one.payloads)) not in self._noted and self._is_kept(one):
                 if one.payloads:
                     self._noted.add(lie)
                 kept.append(one._replace(text=one.text or WORDS.get(one.kind, one.kind)))
@@ -152,6 +152,19 @@ class PeerNotes:
         if happenings and happenings[0].kind != "unsigned":
             self._pending.hear(sender)
         return kept
+
+    def _is_kept(self, one: Happening) -> bool:
+        """Whether it is written, with its evidence: thinned out, but the first lie of a peer in a round always is.
+
+        These are at most as many as there are rounds, like the counts. What signs a chain value is thinned out apart
+        from what signs none.
+        """
+        worth = self._pending.worth_a_row(f"{one.kind}, signed" if one.signs else one.kind, one.client or "")
+        lie = (one.kind, one.client, one.round)
+        if not one.signs or lie in self._shown:
+            return worth
+        self._shown.add(lie)
+        return True
 
     def _silent(self, number: int) -> int:
         """Peers without an answer in a closed round; 0 where the replica has gone back behind it meanwhile."""

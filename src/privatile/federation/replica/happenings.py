@@ -63,3 +63,5 @@ class Happening(NamedTuple):
     client: str | None = None
     text: str = ""
     payloads: tuple[bytes, ...] = ()
+    signs: bool = False
+    """Whether the payloads sign a chain value (`chain.signed_value`) and do not count: what shows a lie."""

@@ -61,7 +61,10 @@ EVIDENCE_ONLY = ("close vote",)
 """Happenings whose entry is kept, and that are no event: one per peer in a round whose deadline is over."""
 
 MOST_EVIDENCE = 10
-"""Payloads kept of one peer, round and kind."""
+"""Payloads kept of one peer, round and kind; twice as many where they sign a chain value.
+
+So votes and questions, which sign none, leave room for as many that do, however many of them come first.
+"""
 
 MOST_UNSIGNED = 1
 """The same, of those without a signature: anybody can write them, and they prove nothing about a peer."""
@@ -335,7 +338,7 @@ def _proof(store: RunStore) -> dict[str, bytes]:
 
 def _happened(happening: Happening) -> list[Statement]:
     """What an event and its evidence become in the file; an unsigned entry without its payload is only counted."""
-    kind, number, client, text, payloads = happening
+    kind, number, client, text, payloads, signs = happening
     found: list[Statement] = []
     if kind == "unsigned":
         found.append(
@@ -359,7 +362,7 @@ def _happened(happening: Happening) -> list[Statement]:
         )
     elif kind not in EVIDENCE_ONLY:
         return []
-    most = MOST_UNSIGNED if kind == "unsigned" else MOST_EVIDENCE
+    most = MOST_UNSIGNED if kind == "unsigned" else MOST_EVIDENCE * (1 + signs)
     for payload in payloads:
         row = (number, client or "", kind, payload)
         found.append(

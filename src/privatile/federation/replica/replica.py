@@ -91,6 +91,10 @@ class Replica(Following):
     def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
         return Happening(kind, self.closed + 1, client, text, payloads)
 
+    def _signed_elsewhere(self, client: str, text: str, payload: bytes) -> Happening:
+        """An entry that signs a chain value, and none that counts here."""
+        return Happening("other history", self.closed + 1, client, text, (payload,), signs=True)
+
     def _take(self, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
         match entry:
             case Proposal():
@@ -107,7 +111,7 @@ class Replica(Following):
                 yield Happening("final", self.closed, entry.sender)
                 yield from self._sign(entry.sender, payload)
             case Final():
-                yield self._happening("other history", entry.sender, "a signature over another end", payload)
+                yield self._signed_elsewhere(entry.sender, "a signature over another end", payload)
             case Checkpoint():
                 if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
                     yield from self._sign(entry.sender, payload)
@@ -157,7 +161,7 @@ class Replica(Following):
     def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
         sender, now = entry.sender, self._now
         if entry.round > self.closed + 1 or (self.ended and entry.round > self.closed):
-            yield self._happening("other history", sender, "an answer to a round that is not asked here", payload)
+            yield self._signed_elsewhere(sender, "an answer to a round that is not asked here", payload)
             return
         if entry.round <= self.closed:
             place = list(self.study.clients).index(sender)
@@ -171,7 +175,7 @@ class Replica(Following):
             if entry.chain == self.chain:
                 yield from self._sign(sender, payload)
             if entry.chain != self.chain:
-                yield self._happening("other history", sender, "an answer after another history", payload)
+                yield self._signed_elsewhere(sender, "an answer after another history", payload)
                 return
             if now.intake is None or sender not in now.intake.answers:
                 now.answers[sender] = payload  # the same, signed with another key where that was replaced
@@ -180,7 +184,7 @@ class Replica(Following):
     def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes) -> Iterator[Happening]:
         """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
         sender = entry.sender
-        yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload))
+        yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
         decided = self.ended or (sender, entry.round) in self._history.tally.readmitted
         if not decided and sender not in self.quarantined:
             yield self._quarantine(sender, TWO_ANSWERS, entry.round)
@@ -196,7 +200,7 @@ class Replica(Following):
         if intake is None or (sender, entry.round) in self._history.tally.readmitted or sender in intake.answers:
             return
         if entry.question != question_digest(self.study.digest, intake.questions[sender]):
-            yield self._happening("other history", sender, "an answer to another question", payload)
+            yield self._signed_elsewhere(sender, "an answer to another question", payload)
             return
         verdict = intake.offer(sender, payload, read=lambda *_: entry)
         if verdict.outcome == "counted":
@@ -324,7 +328,7 @@ class Replica(Following):
         """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
         if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
             text = "a checkpoint of another history"
-            yield Happening("other history", entry.round, entry.sender, text, (payload,))
+            yield Happening("other history", entry.round, entry.sender, text, (payload,), signs=True)
 
     def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Iterator[Happening]:
         """Put an entry aside: the new log may have begun, for others, after rounds that are not known here."""
@@ -373,7 +377,8 @@ class Replica(Following):
             else:  # a log that is read again begins before what was committed in it
                 self._stand_after(max(target.round, self.committed), ended=ended)
         except ProtocolError as error:
-            yield Happening("other history", target.round, None, str(error), tuple(target.signed.values()))
+            signed = tuple(target.signed.values())
+            yield Happening("other history", target.round, None, str(error), signed, signs=True)
             return
         if path:
             yield from self._read_anew(recovery)
