@@ -108,6 +108,7 @@ CAVEAT_TITLES = {
     "unfinished": "Unfinished",
     "goes-on": "The run goes on",
     "moved": "The quantile has moved",
+    "no-times": "Rounds have no time",
     "nobody-yet": "Nobody of a stratum has answered",
     "waiting": "Answers that wait",
     "central": "Local privacy costs precision",

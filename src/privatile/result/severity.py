@@ -25,6 +25,7 @@ SEVERITIES: dict[str, Severity] = {
     "unfinished": "unreliable",
     "nobody-yet": "unreliable",
     "moved": "act",
+    "no-times": "act",
     "not-private": "act",
     "weak": "act",
     "declaration": "act",

@@ -17,9 +17,10 @@ from privatile.inference.series import series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
 from privatile.result.both_readings import may_stand_beside
 from privatile.result.moved import change_found, is_series, with_change
-from privatile.result.result import ConfidenceInterval, QuantileResult, in_units
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, in_units
 from privatile.result.rows import Row
 from privatile.result.sentence import SMOOTH
+from privatile.result.severity import most_important_first
 
 
 class Period(NamedTuple):
@@ -52,7 +53,7 @@ def weekly(
     # The search asks too far away for a line.
     first = state.round - state.averages.rounds
     names = [week(seconds) for seconds in times[first : state.round]]
-    if not names or len(times) < state.round or None in names:
+    if not names or untimed(state, times):
         return []
     weeks = sorted({name for name in names if name is not None})
     clients = plan.so_far(state).clients
@@ -75,6 +76,12 @@ def weekly(
     return found
 
 
+def untimed(state: RoundState, times: Sequence[float]) -> int:
+    """Rounds of the window without a time, or with one that is none of our calendar."""
+    names = [week(seconds) for seconds in times[state.round - state.averages.rounds : state.round]]
+    return state.averages.rounds - sum(name is not None for name in names)
+
+
 def with_times(
     result: QuantileResult, plan: Plan, state: RoundState, trajectory: Trajectory, times: Sequence[float]
 ) -> QuantileResult:
@@ -89,4 +96,11 @@ def with_times(
         text = counted(len(weeks), "week") + f", {weeks[0].name}" + (f" to {weeks[-1].name}" if len(weeks) > 1 else "")
     row = Row("series", "week by week", [one.facts() for one in weeks], text)
     result = with_change(result, found, times, series=is_series(one.interval for one in weeks))
-    return replace(result, diagnostics=(*result.diagnostics, row))
+    result = replace(result, diagnostics=(*result.diagnostics, row))
+    if not (lost := untimed(state, times)):
+        return result
+    text_of_loss = (
+        f"There is no series over weeks: the run's file has no time for {counted(lost, 'round')} of "
+        f"{state.averages.rounds:,}. It was altered or is damaged."
+    )
+    return replace(result, caveats=most_important_first(Caveat("no-times", text_of_loss), *result.caveats))

@@ -118,6 +118,7 @@ class RunStore:
         self.run: str = row[2]
         self.created: float = row[5]
         self.finished: float | None = row[6]
+        self._last: float | None = None
         try:
             self.spec = RunSpec.from_json(row[3])
         except (InputError, ValueError, TypeError, KeyError) as error:
@@ -200,10 +201,18 @@ class RunStore:
         return table_names(path) == set()
 
     def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> float:
-        """Write one round of every level, and what the caller keeps with it, in one transaction; gives its time."""
-        now = time.time()
+        """Write one round of every level, and what the caller keeps with it, in one transaction; gives its time.
+
+        A clock that was set back gives no time before that of the last round, or of the beginning: rounds follow each
+        other.
+        """
+        if self._last is None:
+            ((last,),) = self.query("SELECT max(at) FROM rounds")
+            self._last = self.created if last is None else max(self.created, last)
+        now = max(time.time(), self._last)
         rows = [(*_written(*entry[:3]), json.dumps(entry.ones), json.dumps(entry.unspent), now) for entry in rounds]
         self.execute([*also, *(("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row) for row in rows)])
+        self._last = now
         return now
 
     @contextmanager

@@ -110,7 +110,7 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
     whole = all(type(came.get(name)) is int for name in study.strata)
     enough = whole and all(came[name] <= one.codes for name, one in study.strata.items())
     checks.add("no stratum has more answers than codes", enough)
-    check_end(checks, body, spec)
+    check_end(checks, body, spec, "organiser")
     if body.get("finished") is not True:
         checks.flagged.append(
             "the survey goes on, and the organiser chose when to release it: of its intervals only the anytime "

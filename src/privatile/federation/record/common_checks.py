@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from privatile.core.words import moment
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.estimator.spec import RunSpec
 from privatile.federation.record.checks import Checks
@@ -73,8 +74,11 @@ def check_study_and_signature(checks: Checks, record: dict[str, Any], study: Nam
         checks.add(f"the {signer} has signed it", False, str(error))
 
 
-def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec) -> None:
-    """Check that a record's end has come, and that of an open-ended run also against what the study had fixed."""
+def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec, signer: str) -> None:
+    """Check that a record's end has come, and that of an open-ended run also against what the study had fixed.
+
+    `signer` says whose clock the run's file has its times from.
+    """
     until = part(body, "transcript").get("until")
     at = until if isinstance(until, int | float) else math.inf
     checks.add(
@@ -84,6 +88,10 @@ def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec) -> None:
     )
     if spec.design == "open":
         _check_open_end(checks, body, spec, at)
+        checks.not_checked.append(
+            f"when rounds closed: nobody but the {signer} vouches for their times, and the weeks of the series and the "
+            f"date of a change alarm rest on the {signer}'s clock"
+        )
 
 
 def _check_open_end(checks: Checks, body: dict[str, Any], spec: RunSpec, at: float) -> None:
@@ -157,8 +165,31 @@ def check_recomputed(checks: Checks, body: dict[str, Any], store: RunStore, *, d
     except PrivatileError as error:
         checks.add("the counts replay", False, str(error))
         return None
+    if dated and store.spec.design == "open":
+        _check_times(checks, store, coordinator)
     _check_results(checks, body, results if dated else tuple(replace(result, date=None) for result in results))
     return Recomputed(coordinator, results)
+
+
+def _check_times(checks: Checks, store: RunStore, coordinator: Coordinator) -> None:
+    """Check that the rounds closed one after the other, between the beginning of the run and now.
+
+    Series and date of an alarm are made of these times. A run writes no time before the last one (`RunStore.append`).
+    """
+    why, latest = "", time.time() + CLOCKS_DIFFER
+    for track in coordinator.tracks:
+        before = store.created
+        for number, at in enumerate(track.times, 1):
+            if moment(at) is None:
+                why = why or f"round {number:,} has no time of our calendar"
+            elif at > latest:
+                why = why or f"round {number:,} closed at a time that this computer's clock has not reached"
+            elif at < before:
+                what = "the round before it" if number > 1 else "the run was begun"
+                what = "the run was begun" if at < store.created else what
+                why = why or f"round {number:,} closed before {what}"
+            before = at
+    checks.add("its rounds closed one after the other, since the run began and not in the future", not why, why)
 
 
 def _check_results(checks: Checks, body: dict[str, Any], results: tuple[QuantileResult, ...]) -> None:

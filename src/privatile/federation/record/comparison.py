@@ -115,11 +115,34 @@ def _same_figure(key: str, recorded: object, recomputed: object, error: float, s
         return same(recorded, recomputed, 0.0)
     if key == OTHER and isinstance(recorded, dict) and isinstance(recomputed, dict):
         return all(end in recorded and same(recorded[end], recomputed[end], error, share) for end in ENDS)
+    if key == "series" and isinstance(recorded, list) and isinstance(recomputed, list):
+        pairs = zip(recorded, recomputed, strict=False)
+        return len(recorded) == len(recomputed) and all(_same_week(*pair, share) for pair in pairs)
     if key == "density" and isinstance(recorded, dict) and isinstance(recomputed, dict):
         # Per unit of the data: it may be of any size.
         density = recomputed["estimate"]
         return same(recorded, recomputed, share=share) and same(recorded["estimate"], density, abs(density), share)
     return same(recorded, recomputed, error if key in IN_UNITS else None, share)
+
+
+def _same_week(recorded: object, recomputed: dict[str, Any], share: float) -> bool:
+    """Whether two weeks of a series are the same: what is in units of the data within a share of the week's width.
+
+    Numbers of answers are counts: no machine computes them otherwise.
+
+    >>> week = {"week": "2025-W01", "answers": 90, "estimate": 1e-4, "interval": [5e-5, 2e-4]}
+    >>> [_same_week({**week, **told}, week, 1e-3) for told in ({}, {"estimate": 1.001e-4}, {"estimate": 2e-4})]
+    [True, True, False]
+    >>> _same_week({**week, "answers": 90.5}, week, 1e-3), _same_week({"week": "2025-W01"}, week, 1e-3)
+    (False, False)
+    """
+    if not isinstance(recorded, dict) or recorded.keys() != recomputed.keys():
+        return False
+    low, high = recomputed["interval"] or (0.0, 0.0)
+    in_units = ("estimate", "interval")
+    return all(
+        same(recorded[key], mine, high - low if key in in_units else 0.0, share) for key, mine in recomputed.items()
+    )
 
 
 def _compare_clients(found: Differences, recorded: object, recomputed: list[dict[str, Any]], share: float) -> None:

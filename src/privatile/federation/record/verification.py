@@ -65,7 +65,7 @@ def verify_record(record: dict[str, Any], transcript: Path | None = None, *, com
         return checks
     if study.tolerate is None:
         check_study_and_signature(checks, record, study, "coordinator")
-        check_end(checks, body, study.spec)
+        check_end(checks, body, study.spec, "coordinator")
     else:
         check_study(checks, body, study)
         check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
