@@ -7,6 +7,8 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.errors import InputError
+from privatile.inference.readings import NO_CURVE
+from privatile.result.both_readings import SUSPECT
 from privatile.result.result import OtherReading, QuantileResult
 from privatile.result.rows import Row
 from privatile.result.sentence import ANY_SHAPE, SMOOTH
@@ -136,26 +138,22 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     assert ("support" in codes(short)) == ("support" in codes(result))
 
 
-def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape() -> None:
-    two_values = np.where(np.arange(20_000) % 2 == 0, 40.0, 60.0)
-    found = estimate(
-        two_values,
-        q=0.45,
-        epsilon=1,
-        range=(0, 100),
-        until_width=1.0,
-        values="continuous",
-        simulate=True,
-        rng=1,
-    )
+@pytest.mark.parametrize(("spread", "rng", "why"), [(0.0, 1, NO_CURVE), (4.0, 2, SUSPECT)])
+def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape(
+    spread: float, rng: int, why: str
+) -> None:
+    heaps = np.where(np.arange(20_000) % 2 == 0, 40.0, 60.0) + np.random.default_rng(0).normal(0.0, spread, 20_000)
+    options: dict[str, Any] = {"until_width": 0.01, "values": "continuous", "simulate": True, "rng": rng}
+    found = estimate(heaps, q=0.45, epsilon=1, range=(0, 100), **options)
     assert found.method == "any-shape"
     assert found.condition == ANY_SHAPE
     assert found.other is None
     assert found.valid_at_every_look
     assert found.anytime == found.confidence_interval
     assert found.anytime_condition == ANY_SHAPE
-    assert found.confidence_interval.low < 40.0 < found.confidence_interval.high
-    assert "declaration" in codes(found)
+    assert found.confidence_interval.low < np.quantile(heaps, 0.45) < found.confidence_interval.high
+    assert found.contradiction == f"no smooth interval: {why}"
+    assert any(why in caveat.text for caveat in found.caveats if caveat.code == "declaration")
 
 
 @pytest.mark.slow

@@ -216,7 +216,7 @@ def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
     for index in range(len(spec.levels)):
         plan = spec.plan(index)
         shown = level_widths(spec, index, guess)
-        row, *found = known_beforehand(plan.level, plan.clients, shown[0].method, grid=spec.declared.step is not None)
+        row, *found = known_beforehand(plan.level, plan.clients, shown[0].method, grid=not spec.declared.may_be_smooth)
         said = [one for one in found if isinstance(one, Caveat)]
         if spec.design in SELF_TUNING and not supported(information(plan.level, pooled_noise(plan.clients))):
             against = list(against_smooth(LITTLE, spec, shown[0].method))

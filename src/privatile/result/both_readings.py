@@ -21,6 +21,10 @@ MOST_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
 
 
+SUSPECT = "the answers follow a smooth curve less well than most do"
+"""Why the any-shape interval stands first where a curve is suspect, and its misfit not yet a contradiction."""
+
+
 class BothReadings(NamedTuple):
     """What a result says about its two readings."""
 
@@ -44,6 +48,8 @@ def both_readings(
     if settings.until_width is not None:
         # A run that was looked at: only what is valid at every look may stand beside its interval.
         beside = beside_anytime(evidence)
+        if any_shape and beside is None and evidence.curve is not None:
+            why = why or SUSPECT
     welcome = not any_shape or (not why and settings.declared.may_be_smooth)
     if beside is not None and welcome and not both.open_end:
         other = _other(beside, SMOOTH if any_shape else ANY_SHAPE, settings, scale)

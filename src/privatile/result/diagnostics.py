@@ -76,7 +76,7 @@ def diagnose(
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
     asked = state.asked if settings.until_width is not None else None
-    grid = settings.declared.step is not None
+    grid = not settings.declared.may_be_smooth
     parts = parts_of(settings.weighting)
     first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid, parts=parts)
     found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
