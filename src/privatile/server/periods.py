@@ -99,8 +99,8 @@ def with_times(
     result = replace(result, diagnostics=(*result.diagnostics, row))
     if not (lost := untimed(state, times)):
         return result
-    text_of_loss = (
+    why = (
         f"There is no series over weeks: the run's file has no time for {counted(lost, 'round')} of "
         f"{state.averages.rounds:,}. It was altered or is damaged."
     )
-    return replace(result, caveats=most_important_first(Caveat("no-times", text_of_loss), *result.caveats))
+    return replace(result, caveats=most_important_first(Caveat("no-times", why), *result.caveats))
