@@ -36,13 +36,15 @@ KNOWN = frozenset(
         ("apart, 180,000 people, τ = 0.5", "width"),
         ("apart, 180,000 people, τ = 0.5", "error"),
         ("poisson, 420,000 people, τ = 0.8", "width"),
+        ("poisson, 180,000 people, τ = 0.5, 1% lie: heaviest", "lost"),
     }
 )
 """Cells and numbers that fall short, and are named in docs/tasks/open-ended.md: nothing else may. What falls
 short stays here while its number is beyond the limit, even where fewer runs leave that within two standard errors.
 
 Where strata come apart the answers of the others wait for the last one. At level 0.8 bets use the variance that answers
-have at the median, which makes intervals 4% wider."""
+have at the median, which makes intervals 4% wider. One run of 300 with liars where bits weigh most was searching again
+when it ended, and had no result."""
 
 
 def share_error(share: float, runs: int) -> float:

@@ -68,7 +68,7 @@ class Row(NamedTuple):
     liars_bound: float
     """Mean sum of the largest influences of as many bits as there were liars."""
     lost: float
-    """Share of runs whose estimate is beyond `liars_bound` by more than `LOST` standard errors."""
+    """Share of runs without a result, or whose estimate is beyond `liars_bound` by more than `LOST` standard errors."""
     alarms: float
     """Share of runs whose change alarm rang at the end."""
     first_width: float
@@ -86,7 +86,8 @@ def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
     columns = {name: np.array([getattr(one, name) for one in found], dtype=float) for name in Outcome._fields}
     known = columns["known_width"][~np.isnan(columns["known_width"])]
     bounds = np.nan_to_num(columns["liars_bound"])
-    noise = 1.0 / np.sqrt(columns["information"] / (cell.level * (1.0 - cell.level)) ** 2)
+    has_result = np.isfinite(columns["rank"])
+    noise = 1.0 / np.sqrt(np.maximum(columns["information"], 1.0) / (cell.level * (1.0 - cell.level)) ** 2)
     return Row(
         cell.name,
         len(found),
@@ -100,8 +101,8 @@ def row_of(cell: Cell, found: Sequence[Outcome], command: str) -> Row:
         float(np.median(known)) if len(known) else math.nan,
         float(columns["smooth_covers"].mean()),
         float(np.median(columns["smooth_width"])),
-        float(np.abs(columns["error"]).mean() / math.sqrt(2.0 / math.pi)),
-        float(columns["rank"].mean()),
+        float(np.abs(columns["error"][has_result]).mean() / math.sqrt(2.0 / math.pi)),
+        float(columns["rank"][has_result].mean()),
         float(bounds.mean()),
         float((np.abs(columns["rank"]) > bounds + LOST * noise).mean()),
         float(columns["alarm"].mean()),

@@ -61,7 +61,7 @@ class Outcome(NamedTuple):
     error: float
     """Of the smooth estimate, in standard errors of the efficiency bound."""
     rank: float
-    """F(Q̂) − τ."""
+    """F(Q̂) − τ; infinite without a result."""
     liars_bound: float
     """Sum of the largest influences of as many bits as there were liars; NaN without any."""
     alarm: bool
@@ -137,7 +137,8 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
     plan = track.plan.so_far(track.state)
     assert isinstance(plan, OpenPlan)
     found = gather_evidence(track.spec, plan, track.state, track.trajectory).straddled
-    assert found is not None
+    if found is None:
+        return _without_result(rounds, missed)
     people, wald = rounds.sum(axis=0), 2.0 * 1.959964 * bound(cell.level, rounds.sum(axis=0))
     low, high = found.any_shape.interval(0.95)  # as it is shown: liars may have made the ends cross
     first, last = found.smooth.interval(0.95)
@@ -157,6 +158,14 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         rank=mixture(found.smooth.center) - cell.level,
         liars_bound=worst[0].rank if worst else math.nan,
         alarm=_alarm(track),
+    )
+
+
+def _without_result(rounds: Ints, missed: bool) -> Outcome:
+    """A run whose search has not placed the quantile when it ends."""
+    nothing = math.inf
+    return Outcome(
+        int(rounds.sum()), 0.0, False, missed, nothing, math.nan, False, nothing, nothing, nothing, 0.0, False
     )
 
 
