@@ -24,7 +24,7 @@ def shown_estimate(week: Mapping[str, Any], words: Words) -> str | None:
 
     >>> from privatile.report.survey_words import words_of
     >>> shown_estimate({"estimate": 2811.22, "interval": [2750.1, 2911.4]}, words_of("en"))
-    '2,811'
+    '2,810'
     """
     if week.get("interval") is None or week.get("estimate") is None:
         return None

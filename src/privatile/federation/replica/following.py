@@ -1,11 +1,12 @@
 """Going back to an earlier round, and following rounds that others have closed."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.replica import chain as chains
 from privatile.federation.replica.entries import AnyEntry, Checkpoint, ClosedRound, read_entry
+from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.standing import Gathered, Standing
 from privatile.federation.replica.unread import Unread
 from privatile.federation.wire.keys import PublicKeys
@@ -97,3 +98,14 @@ class Following(Standing):
         for closed in path:
             self._history.follow(closed)
             self.committed = max(self.committed, self.closed - 1)  # by the answers of the round
+
+    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[Happening]:
+        """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
+        if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
+            text = "a checkpoint of another history"
+            yield Happening("other history", entry.round, entry.sender, text, (payload,), signs=True)
+
+
+def body_of(payload: bytes) -> bytes:
+    """An entry without its signature."""
+    return payload.rpartition(b"\n")[0]

@@ -34,7 +34,7 @@ from privatile.federation.replica.entries import (
     asks_digest,
     read_entry,
 )
-from privatile.federation.replica.following import Following
+from privatile.federation.replica.following import Following, body_of
 from privatile.federation.replica.happenings import Happening, Kind
 from privatile.federation.replica.history import Quarantine
 from privatile.federation.replica.recovery import Recovery, Target
@@ -169,7 +169,7 @@ class Replica(Following):
             first = None if counted is None else counted.encode()
         else:
             first = now.answers.setdefault(sender, payload)
-        if first is not None and _body(first) != _body(payload):
+        if first is not None and body_of(first) != body_of(payload):
             yield from self._two_answers(entry, first, payload)
         elif entry.round == self.closed + 1:
             if entry.chain == self.chain:
@@ -324,12 +324,6 @@ class Replica(Following):
             if target := recovery.checkpoint(entry, payload, stands=stands):
                 yield from self._reach(recovery, target)
 
-    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[Happening]:
-        """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
-        if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
-            text = "a checkpoint of another history"
-            yield Happening("other history", entry.round, entry.sender, text, (payload,), signs=True)
-
     def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Iterator[Happening]:
         """Put an entry aside: the new log may have begun, for others, after rounds that are not known here."""
         recovery = self._recovery
@@ -403,7 +397,3 @@ class Replica(Following):
                 continue
             yield from self._open(asks, None)
             return
-
-
-def _body(payload: bytes) -> bytes:
-    return payload.rpartition(b"\n")[0]
