@@ -217,7 +217,7 @@ def vote(folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprin
 def recover(folder: "PeerFolder", epoch: int | None) -> None:
     """After the loss of the log: begin a new one. Every organization does this, with its peer stopped.
 
-    The new log begins after the last round for which enough peers vouch. What was answered beyond it stays spent.
+    The new log begins after the last round that enough peers have signed. What was answered beyond it stays spent.
     """
     from privatile.federation.peer.running import recover as begin
 

@@ -89,8 +89,8 @@ def check_end(checks: Checks, body: dict[str, Any], spec: RunSpec, signer: str) 
     if spec.design == "open":
         _check_open_end(checks, body, spec, at)
         checks.not_checked.append(
-            f"when rounds closed: nobody but the {signer} vouches for their times, and the weeks of the series and the "
-            f"date of a change alarm rest on the {signer}'s clock"
+            f"when rounds closed: their times rest on the word of the {signer} alone, and with them the weeks of the "
+            "series and the date of a change alarm"
         )
 
 
