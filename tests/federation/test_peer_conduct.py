@@ -72,7 +72,7 @@ def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> N
     west.log.close()
     went_on = conduct(west, restored=True)
     asyncio.run(went_on.act(port, 0.0))
-    # 20 records a round: 40 of the backup, 40 that it lacks, 20 of the open round, which may have been answered too.
+    # 20 records per round: 40 of the backup, 40 that it lacks, 20 of the open round, which may have been answered too.
     assert west.responder.asked() == 100
     assert "west" in north.replica.missing  # it answers from the next round on
     for peer in (north, peers["south"]):

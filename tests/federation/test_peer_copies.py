@@ -39,8 +39,7 @@ class Page:
         self.sender, port = service.client, cast(LogPort, self)
         for entry in self.entries[0 if service._last is None else service._last[0] :]:
             for one in service._apply(entry):
-                if one.kind == "checkpoint" and one.round < service.replica.closed:
-                    await service._conduct.relay(port, one.round)
+                await service._conduct.heard(port, one)
         await service._conduct.act(port, now)
 
 

@@ -167,6 +167,8 @@ def own_record(path: Path, finished: Peers) -> Record:
         (["UPDATE run SET finished = NULL"], "it ended as the record says"),
         (["INSERT INTO peer_notes VALUES (4, 0, 'north', 'x')"], "round 4"),
         (["INSERT INTO peer_notes VALUES (9, 0, 'north', 'x')"], "which is not there"),
+        (["INSERT INTO peer_votes VALUES (4, 0, 'north', 'x')"], "round 4"),
+        (["INSERT INTO peer_votes VALUES (9, 0, 'north', 'x')"], "which is not there"),
     ],
 )  # fmt: skip
 def test_a_file_that_was_altered_is_found(finished: Peers, tmp_path: Path, statements: list[str], found: str) -> None:

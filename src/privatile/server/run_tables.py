@@ -63,6 +63,8 @@ PEER = (
     "CREATE TABLE IF NOT EXISTS peer_chain (round INTEGER PRIMARY KEY, chain TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS peer_notes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
     " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_votes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS peer_proof (client TEXT PRIMARY KEY, payload TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS peer_evidence (round INTEGER NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL,"
     " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",

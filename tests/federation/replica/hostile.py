@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 import msgspec
@@ -22,12 +22,14 @@ from privatile.estimator.spec import RunSpec
 from privatile.federation.replica import following as following_module
 from privatile.federation.replica import history as history_module
 from privatile.federation.replica import replica as replica_module
+from privatile.federation.replica import rounds as rounds_module
 from privatile.federation.replica.chain import signed_value
 from privatile.federation.replica.entries import read_entry
 from privatile.federation.replica.slots import Claims
 from privatile.federation.study.study import FederationStudy
 from tests.federation.replica.kit import Ledger, Logged, Peer, StoredPeer, key_of, make_study, new_replica
 
+STEPS = 130
 SHAPES = ((4, 1), (5, 1), (3, 0), (4, 0))
 STUDIES = {shape: make_study(shape[0], 4, shape[1], patience=2) for shape in SHAPES}
 
@@ -168,9 +170,9 @@ class World:
     def log(self, epoch: int, view: int) -> list[Logged]:
         return self.logs.setdefault((epoch, view), [])
 
-    def play(self, steps: int = 130) -> None:
+    def play(self) -> None:
         chance = self.chance
-        for _ in range(steps):
+        for _ in range(STEPS):
             event = chance.random()
             if (
                 self.forks
@@ -205,6 +207,7 @@ class World:
         for peer in self.honest:
             self.check(peer)
             self.counts["led astray"] += getattr(peer, "astray", 0)
+        self.counts["forked rounds"] = sum(len(found) > 1 for found in self.closed.values())
 
     def act_as(self, liar: Liar) -> None:
         epoch = max(one.epoch for one in self.honest)
@@ -282,19 +285,31 @@ class WithoutSlots(Honest):
         return True
 
 
-def play_many(seeds: range, peer: type[Honest] | type[Stored] = Honest) -> Counter[str]:
+class Played(Protocol):
+    """A random history."""
+
+    counts: Counter[str]
+
+    def play(self) -> None: ...
+
+
+def play_each(make: Callable[[int], Played], seeds: Iterable[int]) -> Counter[str]:
     """Play histories; raises Wrong with the seed of the first that breaks an invariant."""
     total: Counter[str] = Counter()
     for seed in seeds:
-        world = World(seed, peer=peer)
+        world = make(seed)
         try:
             world.play()
         except Wrong as error:
             raise Wrong(f"seed {seed}: {error}") from None
         total += world.counts
         total["histories"] += 1
-        total["forked rounds"] += sum(len(found) > 1 for found in world.closed.values())
     return total
+
+
+def play_many(seeds: range, peer: type[Honest] | type[Stored] = Honest) -> Counter[str]:
+    """Two logs and liars."""
+    return play_each(lambda seed: World(seed, peer=peer), seeds)
 
 
 @contextmanager
@@ -303,6 +318,7 @@ def remembered() -> Iterator[None]:
     read = lru_cache(maxsize=4096)(read_entry)
     as_text, as_spec = lru_cache(maxsize=16)(RunSpec.to_json), lru_cache(maxsize=16)(RunSpec.from_json)
     with (
+        patch.object(rounds_module, "read_entry", read),
         patch.object(replica_module, "read_entry", read),
         patch.object(history_module, "read_entry", read),
         patch.object(following_module, "read_entry", read),

@@ -15,13 +15,13 @@ import numpy as np
 
 from privatile.core.canonical import canonical_json
 from privatile.core.messages import Answer, Question
-from privatile.federation.replica.entries import AnyEntry, LevelAsk, plain_ask, read_entry
+from privatile.federation.replica.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import Replica
 from privatile.federation.replica.slots import Claims, Slots
 from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.keys import KeyPair, PublicKeys
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 from privatile.server.run_file import RunStore
 
@@ -100,11 +100,12 @@ class Peer:
         self.answered: dict[int, tuple[LevelAsk, ...]] = {}
         self.votes: list[AnyEntry] = []
         self.relays: set[int] = set()
+        self.stood: dict[int, bytes] = {}
 
     def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
         found = self.replica.apply(sender, payload)
         self.happenings += found
-        self.relays |= {one.round for one in found if one.kind == "checkpoint" and one.round < self.replica.closed}
+        self.relays |= {one.round for one in found if one.kind == "stand" and one.round < self.replica.closed}
         return found
 
     def follow(self, log: Sequence[Logged]) -> None:
@@ -123,9 +124,9 @@ class Peer:
             found += [relay.pack(self.key) for relay in replica.relays(self.name, after)]
         self.relays = set()
         if replica.recovering:
-            if self.claim(replica.claims):
-                asks = self.asked_in(replica.slot)
-                found.append(replica.checkpoint(self.name, asks).pack(self.key))
+            found.append(self.stand())
+            if replica.begins_at is not None and self.claim(replica.claims):
+                found.append(replica.checkpoint(self.name).pack(self.key))
         elif replica.ended:
             if not replica.finished and self.claim(replica.claims):
                 found.append(replica.final(self.name).pack(self.key))
@@ -138,6 +139,13 @@ class Peer:
         if self.is_late and replica.asked is not None and self.name not in replica.close_votes:
             found.append(replica.close_vote(self.name).pack(self.key))
         return found
+
+    def stand(self) -> bytes:
+        """Where it stood when it began to read this log."""
+        if self.replica.epoch not in self.stood:
+            said = self.replica.stand(self.name, self.slots, self.asked_in(self.slots.highest))
+            self.stood[self.replica.epoch] = said.pack(self.key)
+        return self.stood[self.replica.epoch]
 
     def asked_in(self, slot: int) -> tuple[LevelAsk, ...]:
         return self.answered.get(slot, ())
@@ -189,6 +197,7 @@ class StoredPeer(Peer):
         self.slots = self.log.slots
         self.unwritten: list[LogEntry] = []
         self.read = 0 if self.log.last is None else self.log.last[0]
+        self.stood = {}
         self.news: list[Happening] = []
 
     def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
@@ -281,6 +290,21 @@ def say(peer: Peer) -> list[Logged]:
     return [(peer.name, payload) for payload in peer.wants()]
 
 
+def stands(peers: Sequence[Peer]) -> list[Logged]:
+    """The new log of these peers after all have said where they stand, and read that."""
+    log = [entry for peer in peers for entry in say(peer)]
+    for peer in peers:
+        peer.follow(log)
+    return log
+
+
+def checkpoints(peers: Sequence[Peer], log: Sequence[Logged]) -> list[Logged]:
+    """What these peers sign then."""
+    found = [entry for peer in peers for entry in say(peer) if entry not in log]
+    assert [type(read(entry)) for entry in found] == [Checkpoint] * len(peers)
+    return found
+
+
 def answer_of(peer: Peer) -> Logged:
     payload = peer.answer()
     assert payload is not None
@@ -324,3 +348,19 @@ def lie_twice(peers: Sequence[Peer]) -> tuple[Logged, Logged]:
     second = liar.signed(questions, [questions[0].length - counts[0] + (2 * counts[0] == questions[0].length)], link)
     assert first[1] != second
     return first, (liar.name, second)
+
+
+def key_votes(peers: Sequence[Peer], client: str, new: KeyPair) -> list[Logged]:
+    """Votes of these peers for a new key of another one."""
+    change = Decision("key", client, None, key_of(client).public.signer, new.public)
+    return [(peer.name, peer.replica.vote(peer.name, change).pack(peer.key)) for peer in peers]
+
+
+def stored(clients: int = 4, rounds: int = 4, tolerate: int = 1) -> list[StoredPeer]:
+    study = make_study(clients, rounds, tolerate)
+    return [StoredPeer(study, name) for name in study.clients]
+
+
+def keys_of(peer: Peer) -> dict[str, PublicKeys]:
+    """The keys of the roster."""
+    return {name: key_of(name).public for name in peer.study.clients}

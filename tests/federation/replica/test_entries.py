@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError
-from privatile.federation.replica.entries import Decision, Relay, asks_digest, read_entry
+from privatile.federation.replica.entries import Decision, Note, Relay, asks_digest, read_entry
 from privatile.federation.wire.messages import Link
 from tests.federation.mutations import DROPPED, places, with_value
 from tests.federation.replica.kit import Peer, answer_of, asked_after, key_of, make, new_replica, read
@@ -57,8 +57,13 @@ def every_entry() -> tuple[list[Peer], list[bytes]]:
     assert link is not None
     found.append(replica.restored("peer1", link, Link(1, "0" * 32)).pack(key_of("peer1")))
     found.append(replica.final("peer1").pack(key_of("peer1")))
-    found.append(msgspec.structs.replace(replica.checkpoint("peer1", replica.asks), epoch=1).pack(key_of("peer1")))
-    relay = Relay(peers[0].study.digest, peers[0].study.run, "peer1", 1, replica.closed_rounds()[1])
+    checkpoint = msgspec.structs.replace(replica.checkpoint("peer1"), epoch=1, asks=replica.asks)
+    stand = replica.stand("peer1", peers[1].slots, replica.asks)
+    vote = Note("peer1", found[2].decode())
+    closed = msgspec.structs.replace(replica.closed_rounds()[1], votes=(vote,))
+    found.append(checkpoint.pack(key_of("peer1")))
+    found.append(msgspec.structs.replace(stand, epoch=1, last=closed).pack(key_of("peer1")))
+    relay = Relay(peers[0].study.digest, peers[0].study.run, "peer1", 1, closed)
     found.append(relay.pack(key_of("peer1")))
     return peers, found
 

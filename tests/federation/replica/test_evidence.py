@@ -16,11 +16,13 @@ from tests.federation.replica.kit import (
     after,
     answer_of,
     asked_after,
+    checkpoints,
     close_votes,
     lie_twice,
     read,
     run,
     say,
+    stands,
     two_faces,
 )
 
@@ -102,8 +104,9 @@ def test_a_fork_in_recovery(begun: bool) -> None:
         one.read = 0
     true = liar.replica.checkpoint("peer3")
     forged = ("peer3", msgspec.structs.replace(true, chain="f" * 64).pack(liar.key))
-    checkpoints: list[Logged] = [entry for peer in peers[:3] for entry in say(peer)]
-    new = [*checkpoints, forged] if begun else [forged, *checkpoints]
+    new = stands(peers[:3])
+    signed = checkpoints(peers[:3], new)
+    new += [*signed, forged] if begun else [forged, *signed]
     for peer in peers[:3]:
         peer.follow(new)
         assert not peer.replica.recovering
@@ -251,11 +254,8 @@ def test_a_flood_does_not_fill_the_file() -> None:
     assert size(reader, "peer_unsigned") == 2 * rounds
 
 
-def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
-    peers = filed()
-    log = asked_after(peers, 1)
-    first, second = lie_twice(peers)
-    log += [first, second, *[second] * (5 * ROWS_PER_CLIENT), *(answer_of(peer) for peer in peers[:4])]
+def go_on_with(peers: list[FiledPeer], log: list[Logged]) -> None:
+    """They readmit the last one, who has lied in round 2, and ask the next question."""
     for peer in peers:
         peer.follow(log)
     readmit = Decision("readmit", "peer4", 2)
@@ -265,6 +265,14 @@ def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
     log += say(peers[0])
     for peer in peers:
         peer.follow(log)
+
+
+def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
+    peers = filed()
+    log = asked_after(peers, 1)
+    first, second = lie_twice(peers)
+    log += [first, second, *[second] * (5 * ROWS_PER_CLIENT), *(answer_of(peer) for peer in peers[:4])]
+    go_on_with(peers, log)
     third, fourth = lie_twice(peers)
     for peer in peers[:4]:
         peer.follow([*log, third, fourth])
@@ -285,15 +293,7 @@ def test_many_lies_in_a_round_do_not_use_up_the_room_of_the_next(lies: int) -> N
     others = [Link(link.sequence, f"{k:032x}") for k in range(lies)]
     log += [(liar.name, liar.signed(questions, counts, other)) for other in others]
     log += [answer_of(peer) for peer in peers[:4]]
-    for peer in peers:
-        peer.follow(log)
-    readmit = Decision("readmit", "peer4", 2)
-    log += [(peer.name, peer.replica.vote(peer.name, readmit).pack(peer.key)) for peer in peers[:4]]
-    for peer in peers:
-        peer.follow(log)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
+    go_on_with(peers, log)
     first, second = lie_twice(peers)
     for peer in peers[:4]:
         peer.follow([*log, first, second])

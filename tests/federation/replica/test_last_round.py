@@ -1,17 +1,19 @@
 """The last round and a lost log: a signature over the end also takes the slot of the rounds before it.
 
-The operator of the log shows one peer all answers to the last round, and loses the log. The others follow that round,
-which it relays, and sign it in checkpoints that only it is shown: it commits the round. Then they are shown the earlier
-checkpoints alone, a log that begins before the round, and no answer of that peer.
+The operator of the log shows one peer all answers to the last round, and loses the log. The others are to begin the
+new one before that round, and have signed so. Then they are killed, and have forgotten what they were shown, though not
+what they have signed (a real peer forgets neither: they become durable together). Now they follow the round, which the
+one relays, and sign it in checkpoints that only it is shown: it commits the round. They are killed again and are shown
+the earlier checkpoints alone, a log that begins before the round, and no answer of that peer.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import pytest
 
-from privatile.federation.replica.entries import Relay
 from privatile.federation.replica.replica import Replica
 from privatile.federation.replica.slots import Claims
 from tests.federation.replica.kit import (
@@ -19,11 +21,13 @@ from tests.federation.replica.kit import (
     StoredPeer,
     answer_of,
     asked_after,
+    checkpoints,
     make_study,
+    new_replica,
     one_history,
-    read,
     run,
     say,
+    stands,
 )
 
 ROUNDS = 3
@@ -58,14 +62,26 @@ def begin(clients: int, tolerate: int, rounds: int, asked: int) -> tuple[list[St
 def attack(clients: int, tolerate: int) -> tuple[list[StoredPeer], StoredPeer]:
     peers, answers = begin(clients, tolerate, ROUNDS, ROUNDS)
     victim, others = peers[-1], peers[:-1]
-    early = [entry for peer in others for entry in say(peer)]
-    say(victim)
-    show(victim, early[:1])
-    relays = [entry for entry in say(victim) if isinstance(read(entry), Relay)]
+    fresh = {peer.name: copy.deepcopy(peer.replica.closed_rounds()) for peer in others}
+
+    def kill(peer: StoredPeer) -> None:
+        peer.replica, peer.stood = new_replica(peer.study), {}
+        peer.replica.catch_up(fresh[peer.name])
+        peer.replica.new_epoch(1)
+        peer.unwritten, peer.read = [], 0
+
+    early = stands(others)
+    early += checkpoints(others, early)
+    relayed = say(victim)
     for peer in others:
-        show(peer, relays)
-    show(victim, [entry for peer in others for entry in say(peer)])
+        kill(peer)
+        show(peer, relayed)
+        peer.read = 0
+    late = stands(others)
+    late += checkpoints(others, late)
+    show(victim, late)
     for peer in others:
+        kill(peer)
         show(peer, early)
         show(peer, answers[:-1])
         peer.is_late, peer.read = True, 0
@@ -98,23 +114,26 @@ def test_without_the_slot_before_the_end_it_can(monkeypatch: pytest.MonkeyPatch)
     assert not one_history([*others, victim])
 
 
-def test_a_peer_that_has_followed_a_relayed_round_no_longer_stands_before_it() -> None:
-    """A slow peer's checkpoint must not begin the log before a round that others have signed meanwhile.
+def test_all_sign_the_same_place_however_far_they_have_read_when_they_speak() -> None:
+    """One has closed a round that the others have not, and some learn of it before they say where they stand.
 
-    They could sign no other in its place: without the one who closed it first, the run would stand still for ever.
+    Whoever signed it while the others begin before it could sign no other in its place; and without the one who closed
+    it first, the run would stand still for ever.
     """
     peers, _ = begin(5, 1, 6, 3)
     first, slow = peers[-1], peers[3]
-    log = [entry for peer in (*peers[:3], first) for entry in say(peer)]
-    first.follow(log)
-    log += say(first)
-    for peer in peers[:2]:
+    log = [*say(peers[0]), *say(first)]
+    for peer in peers[1:3]:
         peer.follow(log)
-        log += say(peer)  # they have followed the round, and sign it
-    log += [(slow.name, slow.wants()[0])]
+        assert peer.replica.closed == 3
+        log += say(peer)
+    assert slow.replica.closed == 2
+    log += say(slow)
     for peer in peers:
         peer.follow(log)
-    assert all(peer.replica.recovering for peer in peers)  # three stand after the round, two before it
+        assert peer.replica.begins_at is not None
+        assert peer.replica.closed == 2
+    log += checkpoints(peers, log)
     live = peers[:-1]
     for peer in live:
         peer.is_late = True

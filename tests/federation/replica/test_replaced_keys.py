@@ -15,15 +15,19 @@ from tests.federation.replica.kit import (
     after,
     answer_of,
     asked_after,
+    checkpoints,
     close_votes,
     key_of,
+    key_votes,
+    keys_of,
     lie_twice,
     new_replica,
     run,
     say,
+    stands,
+    stored,
 )
 from tests.federation.replica.test_decisions import follows, same_state, vote
-from tests.federation.replica.test_peer_files import key_votes, keys_of, stored
 
 
 def all_follow(peers: Sequence[StoredPeer], log: list[Logged]) -> None:
@@ -109,8 +113,10 @@ def presigned() -> tuple[list[StoredPeer], list[Logged]]:
     liar, new = peers[0], key_of(again("peer0"))
     question = liar.replica.proposal("peer0")
     here = (liar.study.digest, liar.study.run, "peer0", 1, 2, liar.replica.chain, asks_digest(question.asks))
-    log = [("peer0", liar.replica.checkpoint("peer0").pack(new)), *say(peers[1]), *say(peers[2])]
-    log += [("peer0", question.pack(liar.key)), ("peer0", CloseVote(*here).pack(liar.key)), *say(peers[3])]
+    log = stands(peers)
+    signed = checkpoints(peers[1:], log)
+    log += [("peer0", liar.replica.checkpoint("peer0").pack(new)), *signed[:2]]
+    log += [("peer0", question.pack(liar.key)), ("peer0", CloseVote(*here).pack(liar.key)), signed[2]]
     all_follow(peers, log)
     log += say(peers[1])
     all_follow(peers, log)
@@ -195,7 +201,10 @@ def test_a_peer_that_is_ahead_by_a_new_key_begins_the_new_log_with_the_others() 
 def test_a_peer_that_is_behind_by_new_keys_begins_the_new_log_where_the_others_do(
     anew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Checkpoints have keys that it does not know before the round is relayed to it: they are looked at again."""
+    """Two say where they stand with keys that it does not know before it has followed the round: it looks again.
+
+    The round must not be dropped, either, in which the keys were replaced: with them nothing earlier can be signed.
+    """
     peers = stored(7, 4, 2)
     closed_with_new_keys(peers, ["peer0", "peer1"], peers[:5])
     assert [peer.replica.closed for peer in peers] == [2, 2, 2, 2, 2, 1, 1]
@@ -203,11 +212,10 @@ def test_a_peer_that_is_behind_by_new_keys_begins_the_new_log_where_the_others_d
         peer.key = key_of(again(peer.name))
     if not anew:
         monkeypatch.setattr(Replica, "_read_anew", lambda replica, recovery: iter(()))
-    present = peers[:6]
+    late, present = peers[5], [*peers[:4], peers[5]]  # a quorum
     log = [entry for peer in present for entry in say(peer)]
     talk(present, log)
-    late = peers[5]
     assert late.replica.recovering is not anew
     if anew:
         assert same_state(late.replica, peers[2].replica)
-        assert (late.replica.asks, late.replica.missing) == (peers[2].replica.asks, ["peer6"])
+        assert (late.replica.asks, late.replica.missing) == (peers[2].replica.asks, ["peer4", "peer6"])

@@ -22,6 +22,7 @@ from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.peer.votes import VoteBox, completed
 from privatile.federation.replica.entries import AnyEntry, Decision, LevelAsk, read_entry
+from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import LogEntry, PeerLog
 from privatile.federation.replica.replica import Replica
 from privatile.federation.site.limits import SiteLimits, check_questions
@@ -271,18 +272,24 @@ class Conduct:
 
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
-        what = ("checkpoint", replica.epoch, replica.head)
-        if self._log.slots.is_doubtful and not replica.is_furthest(self._client):
+        # Once the log has begun for others its word decides nothing, and they relay what it lacks.
+        if self._log.slots.is_doubtful and replica.behind is None and not replica.is_furthest(self._client):
             text = (
-                "this peer's file is an older copy: it writes no checkpoint before the others have. If the log begins "
-                "without it and it stays behind: privatile peer catch-up DIR --from RUN.DB of another organization"
+                "this peer's file is an older copy: it does not say where it stands before the others have. If the log "
+                "begins without it and it stays behind: privatile peer catch-up DIR --from RUN.DB of another one"
             )
             self._notes.event("restored file", text, self._client, replica.closed + 1)
             return
-        if what not in self._sent and self._claim(()):
+        # Again where it has learned meanwhile that its file is an older copy.
+        await self._once(port, ("stand", replica.epoch, self._log.slots.is_doubtful), self._publish_stand)
+        what = ("checkpoint", replica.epoch, replica.head)
+        if replica.begins_at is not None and what not in self._sent and self._claim(()):
             self._sent.add(what)
-            asks = () if replica.ended else self._log.answered(replica.slot)
-            await self._publish(port, replica.checkpoint(self._client, asks))
+            await self._publish(port, replica.checkpoint(self._client))
+
+    async def _publish_stand(self, port: LogPort) -> None:
+        slots = self._log.slots
+        await self._publish(port, self._replica.stand(self._client, slots, self._log.answered(slots.highest)))
 
     def seen(self, entry: LogEntry) -> None:
         """An entry was read in the log. A vote that counts is cast; an own entry that is not known here warns."""
@@ -305,10 +312,12 @@ class Conduct:
         self._notes.metrics.add("published")
         await port.publish(payload)
 
-    async def relay(self, port: LogPort, after: int) -> None:
-        """Another peer stands further back in a new log: give it the rounds that it lacks."""
+    async def heard(self, port: LogPort, one: Happening) -> None:
+        """Relay rounds to a peer that may lack them, by what it has said in a new log."""
         replica = self._replica
-        for entry in replica.relays(self._client, after):
+        if one.kind != "stand" or one.round >= replica.closed:
+            return
+        for entry in replica.relays(self._client, one.round):
             what = ("relay", replica.epoch, entry.closed.round, entry.closed.before)
             if what not in self._sent:
                 self._sent.add(what)

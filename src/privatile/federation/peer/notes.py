@@ -40,7 +40,19 @@ BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_a
 UNTOLD = frozenset({"closed without"})
 """What is an event, and no line in the log: the alarm `silent` is one."""
 
-QUIET = frozenset({"proposed", "counted", "close vote", "closed", "committed", "final", "checkpoint", "relayed"})
+QUIET = frozenset(
+    {
+        "proposed",
+        "counted",
+        "close vote",
+        "closed",
+        "committed",
+        "final",
+        "stand",
+        "checkpoint",
+        "relayed",
+    }
+)
 """What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`."""
 
 GOOD_NEWS = frozenset(

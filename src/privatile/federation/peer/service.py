@@ -209,8 +209,7 @@ class PeerService:
         while not self._over:
             for entry in await port.entries(until):
                 for one in self._apply(entry):
-                    if one.kind == "checkpoint" and one.round < self.replica.closed:
-                        await self._conduct.relay(port, one.round)
+                    await self._conduct.heard(port, one)
             now = loop.time()
             if self._read_again(now):
                 raise BrokerError("the log is read again from its first entry.")

@@ -68,11 +68,10 @@ def follow_file(study: FederationStudy, keys: Mapping[str, PublicKeys], roster: 
             found.broken = f"round {number:,}: its counts are not those that were signed"
             break
         _add_decisions(found, number, before, readmitted)
-    over = [
-        row for row in store.query("SELECT min(round) FROM peer_notes WHERE round > ?", (history.closed,)) if row[0]
-    ]
-    if over and not found.broken:
-        found.broken = f"votes or restored ledgers of round {over[0][0]:,}, which is not there"
+    rest = "SELECT round FROM peer_notes UNION SELECT round FROM peer_votes"
+    ((over,),) = store.query(f"SELECT min(round) FROM ({rest}) WHERE round > ?", (history.closed,))
+    if over is not None and not found.broken:
+        found.broken = f"votes or restored ledgers of round {over:,}, which is not there"
     found.finals = _finals(study, history, store)
     return found
 

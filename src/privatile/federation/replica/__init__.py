@@ -11,7 +11,8 @@ recovery    a new log after a lost one
 unread      a log that is read again, or after catching up: which of the known rounds have come
 standing    where a replica stands: what there is to read and to sign
 following   going back, and following rounds that others have closed
-replica     the state machine: entries in, rounds out
+rounds      what entries do in a log that has begun
+replica     the state machine: entries in, rounds out; how a new log begins
 happenings  what an entry has changed
 stored      closed rounds out of a run's file
 peer_log    a peer's own file
@@ -27,6 +28,7 @@ __all__ = [
     "peer_log",
     "recovery",
     "replica",
+    "rounds",
     "slots",
     "standing",
     "stored",

@@ -6,7 +6,8 @@
     vote        for a decision: readmit a peer, replace a key, abort
     restored    a peer's ledger was put back from a backup
     final       the chain value after the end
-    checkpoint  where a peer stands when a new log begins
+    stand       where a peer stands in a new log, and what it has signed last: from all of these follows where it begins
+    checkpoint  the chain value there: at q of them the new log has begun
     relay       a closed round for those who have not got so far; it proves itself by its hash
 
 The form is that of `wire.messages`: nothing unsigned is parsed, every number is bounded. No entry holds a position in
@@ -184,9 +185,9 @@ class Final(Entry, frozen=True, tag="final"):
 
 
 class Checkpoint(Entry, frozen=True, tag="checkpoint"):
-    """In a new log: the sender stands after this round, with this chain value; `ended`: and after the end.
+    """In a new log: it begins after this round, with this chain value; `ended`: and after the end.
 
-    `asks` is the next question, where it has answered that.
+    `asks` is the next question, where somebody has answered that already.
     """
 
     epoch: Positive
@@ -197,7 +198,7 @@ class Checkpoint(Entry, frozen=True, tag="checkpoint"):
 
 
 class Note(Fields, frozen=True):
-    """A vote or a `restored` that belongs to a round: sender and payload."""
+    """A vote, a `restored` or a vote to close that belongs to a round: sender and payload."""
 
     sender: ClientName
     payload: str
@@ -221,6 +222,9 @@ class ClosedRound(Fields, frozen=True):
     """Per level, the places of peers whose missed records are asked later (`StoredRound.unspent`)."""
     notes: tuple[Note, ...]
     """Votes and restored ledgers that took effect in the round, in the log's order."""
+    votes: tuple[Note, ...]
+    """Where an answer is missing, the first f + 1 votes to close the round. They prove that it was closed so, and are
+    no part of the chain value: the same answers in another log make the same history."""
 
 
 class Relay(Entry, frozen=True, tag="relay"):
@@ -230,7 +234,24 @@ class Relay(Entry, frozen=True, tag="relay"):
     closed: ClosedRound
 
 
-AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Checkpoint | Relay
+class Stand(Entry, frozen=True, tag="stand"):
+    """In a new log: where the sender stands, and what it has signed last; said again on every connection.
+
+    It stands after the round `last`, None where none is closed; `ended`: and after the end. Where it has signed a round
+    that gave way to others, it names that one. It has signed `chain` in
+    `slot`, its highest, and has answered `asks` there. Slot 0: it has signed nothing; no chain: it does not know what
+    it has signed there, since its file was put back from a backup.
+    """
+
+    epoch: Positive
+    last: ClosedRound | None
+    ended: bool
+    slot: Count
+    chain: Digest | None
+    asks: Asks
+
+
+AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Stand | Checkpoint | Relay
 _DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 
 

@@ -23,6 +23,7 @@ Kind = Literal[
     "ended",
     "final",
     "finished",
+    "stand",
     "checkpoint",
     "relayed",
     "begun",
@@ -52,7 +53,8 @@ class Happening(NamedTuple):
     ended          this round was the last one: the question of the next is that there is none
     final          one more signature over the value after the end
     finished       a quorum of them
-    checkpoint     a peer says in a new log where it stands
+    stand          a peer says in a new log where it stands; rounds after this one it may lack
+    checkpoint     a peer has signed where the new log is to begin
     relayed        a closed round came from another peer
     begun          the new log begins after this round
     behind         the new log begins after this round, which is not known here: it must be relayed, or caught up with

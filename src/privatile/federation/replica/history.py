@@ -5,6 +5,7 @@ So a round that somebody else relays, or that comes from another peer's file, is
 the log, and a replica can go back to any of its rounds.
 """
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,12 +18,14 @@ from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.decisions import Tally
 from privatile.federation.replica.entries import (
     ClosedRound,
+    CloseVote,
     Decision,
     LevelAsk,
     Note,
     PeerAnswer,
     Restored,
     Vote,
+    asks_digest,
     read_entry,
 )
 from privatile.federation.study.study import FederationStudy
@@ -180,8 +183,13 @@ class History:
         self.notes.append(Note(sender, payload.decode("ascii")))
         return True
 
-    def close(self, asks: Sequence[LevelAsk], intake: AnswerIntake, payloads: Mapping[str, bytes]) -> RoundRecord:
-        """Close the round with what the intake has counted; `payloads` are the signed answers behind it."""
+    def close(
+        self, asks: Sequence[LevelAsk], intake: AnswerIntake, payloads: Mapping[str, bytes], votes: Sequence[Note]
+    ) -> RoundRecord:
+        """Close the round with what the intake has counted; `payloads` are the signed answers behind it.
+
+        `votes` are those to close it, where an answer is missing.
+        """
         number, accepted = self.closed + 1, dict(intake.answers)
         self.coordinator.accept(intake.counts(), (), intake.unspent)
         store = self.coordinator.store
@@ -193,6 +201,7 @@ class History:
             tuple(payloads[name].decode("ascii") if name in accepted else None for name in self.study.clients),
             tuple(one.unspent for one in stored),
             tuple(self.notes),
+            tuple(votes),
         )
         chain, new_keys = closed_chain(closed, tuple(self.study.clients)), tuple(self._new_keys)
         record = RoundRecord(closed, chain, stored, accepted, new_keys)
@@ -251,7 +260,7 @@ class History:
         if len(closed.answers) != len(self.study.clients) or not closed.asks:
             raise ProtocolError("a closed round has a question, and an answer or none for every peer.")
         self.take(closed.asks)
-        intake = self.intake()
+        intake, keys = self.intake(), dict(self.tally.keys)
         payloads = {
             client: payload.encode()
             for client, payload in zip(self.study.clients, closed.answers, strict=True)
@@ -271,10 +280,43 @@ class History:
             raise ProtocolError("the round has fewer answers than the quorum.")
         if intake.quarantined or must_wait_for(intake.missing, self.coordinator.tracks, self.study.patience):
             raise ProtocolError("the round cannot be closed without the peers that it lacks.")
-        record = self.close(closed.asks, intake, payloads)
+        self._check_votes(closed, keys, needed=self.study.votes_to_close if intake.missing else 0)
+        record = self.close(closed.asks, intake, payloads, closed.votes)
         if record.closed != closed:
             raise ProtocolError("the round says another thing about missed records than its answers.")
         return record
+
+    def _check_votes(self, closed: ClosedRound, before: Mapping[str, PublicKeys], needed: int) -> None:
+        """Check the votes to close a round that lacks answers: so many peers, in one log.
+
+        Each is signed with a key that its sender had in the round: the one of `before`, or one that replaced it there.
+        """
+        voters, epochs = set(), set()
+        for vote in closed.votes:
+            entry = None
+            held = [before[vote.sender]] if vote.sender in before else []
+            held += [change.keys for change in self._new_keys if change.client == vote.sender]
+            for keys in held:
+                with contextlib.suppress(ProtocolError):
+                    entry = entry or read_entry(vote.payload.encode(), keys.signer)
+            own = (self.study.digest, self.study.run, vote.sender, closed.round, closed.before)
+            if (
+                not isinstance(entry, CloseVote)
+                or entry.question != asks_digest(closed.asks)
+                or own
+                != (
+                    entry.study,
+                    entry.run,
+                    entry.sender,
+                    entry.round,
+                    entry.chain,
+                )
+            ):
+                raise ProtocolError("a vote to close the round is not one of its sender's.")
+            voters.add(vote.sender)
+            epochs.add(entry.epoch)
+        if not len(voters) == len(closed.votes) == needed or len(epochs) > 1:
+            raise ProtocolError(f"closing the round takes the votes of {needed} peers in one log.")
 
     def _read(self, client: str, payload: bytes) -> PeerAnswer | None:
         try:

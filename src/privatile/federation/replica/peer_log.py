@@ -9,6 +9,7 @@ peer_entries   entries since the last committed round was closed: the replica is
 peer_slots     what this peer has signed, written before it is signed (`slots`)
 peer_chain     the chain value after every round
 peer_notes     votes and restored ledgers that took effect, by round
+peer_votes     votes to close a round that lacks answers
 peer_proof     the signed entries that commit the last round, or the end
 peer_evidence  signed entries that were refused, belong to another history or prove a lie; votes to close a round; of
                entries without their sender's signature the first in a round
@@ -181,7 +182,7 @@ class PeerLog:
         self.store.execute(
             [
                 ("DELETE FROM peer_entries", ()),
-                # A later log begins with checkpoints.
+                # A later log begins with where peers stand.
                 ("UPDATE peer SET base = max(0, epoch - 1), settled = 0, position = 0, last = ''", ()),
             ]
         )
@@ -326,6 +327,8 @@ class PeerLog:
             found.append(("INSERT INTO peer_chain VALUES (?, ?)", (number, record.chain)))
             for place, note in enumerate(record.closed.notes):
                 found.append(("INSERT INTO peer_notes VALUES (?, ?, ?, ?)", (number, place, note.sender, note.payload)))
+            for place, vote in enumerate(record.closed.votes):
+                found.append(("INSERT INTO peer_votes VALUES (?, ?, ?, ?)", (number, place, vote.sender, vote.payload)))
         found.append(("DELETE FROM peer_proof", ()))
         for client, payload in replica.proof.items():
             found.append(("INSERT INTO peer_proof VALUES (?, ?)", (client, payload.decode("ascii"))))

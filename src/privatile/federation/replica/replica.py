@@ -2,50 +2,37 @@
 
 No input, no output, no clock. What an entry does follows from the entries before it, so all who read the same log stand
 at the same place. What is signed, by whom and when, is up to the peer that runs it (`federation.peer`); the rules that
-its signatures must keep are in `chain`.
-
-A round goes through three stages. It is *open* once a proposal was accepted: the first in the log's order that is valid
-(`Track.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
-answered, or where f + 1 have voted to close it and q have answered, whichever comes last; where patience or a
-quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
+its signatures must keep are in `chain`. What entries do in a log that has begun is in `rounds`; here is which of them
+are looked at, and how a new log begins after a lost one.
 
 What a liar can do is stop the run, and the log's operator too: withhold entries, fill the log, or propose a question
 on the very edge of the tolerance, which one processor accepts and another refuses (their answers are then to different
 questions, and no quorum has answered the same one). Nobody is led along two histories by any of this.
 """
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.coordinator.round_rules import may_close
-from privatile.federation.replica import chain as chains
+from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.entries import (
     AnyEntry,
     Checkpoint,
-    CloseVote,
+    ClosedRound,
     Decision,
-    Final,
     LevelAsk,
-    PeerAnswer,
-    Proposal,
     Relay,
-    Restored,
+    Stand,
     Vote,
-    asks_digest,
     read_entry,
 )
-from privatile.federation.replica.following import Following, body_of
-from privatile.federation.replica.happenings import Happening, Kind
-from privatile.federation.replica.history import Quarantine
-from privatile.federation.replica.recovery import Recovery, Target
-from privatile.federation.replica.standing import Gathered
-from privatile.federation.wire.messages import AskMessage, question_digest
-
-_DECIDED: dict[str, Kind] = {"readmit": "readmitted", "key": "key", "abort": "aborted"}
-TWO_ANSWERS = "two different answers to one round, both with its signature"
+from privatile.federation.replica.following import NotClosedSoError
+from privatile.federation.replica.happenings import Happening
+from privatile.federation.replica.recovery import Choice, Recovery, Target
+from privatile.federation.replica.rounds import Rounds
 
 
-class Replica(Following):
+class Replica(Rounds):
     """The state machine. Entries come in through `apply`; everything else is to read, or to sign (`Standing`)."""
 
     # -- entries -------------------------------------------------------------------------------------------------
@@ -57,7 +44,10 @@ class Replica(Following):
         return tuple(self._apply(sender, payload))
 
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
-        if self.aborted or (self.finished and not self.recovering):
+        if self.aborted:
+            return
+        if self.finished and not self.recovering:
+            yield from self._is_late(sender, payload)
             return
         if sender not in self.keys:
             yield self._happening("unsigned", None, f"under {sender}: the study has no such peer", payload)
@@ -80,6 +70,14 @@ class Replica(Following):
         else:
             yield from self._compare(entry)
 
+    def _is_late(self, sender: str, payload: bytes) -> Iterator[Happening]:
+        """All is over; somebody may still lack rounds."""
+        with contextlib.suppress(ProtocolError, KeyError):
+            entry = read_entry(payload, self.keys[sender].signer)
+            ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
+            if isinstance(entry, Stand) and ours:
+                yield from self._tell_who_lacks(entry)
+
     def _has_come(self, entry: AnyEntry, payload: bytes) -> bool:
         """Whether the rounds that are known here have come, with this entry, where the log is read again."""
         if self._unread is not None:
@@ -87,207 +85,6 @@ class Replica(Following):
             if self._unread.is_complete:
                 self._unread = None
         return self._unread is None
-
-    def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
-        return Happening(kind, self.closed + 1, client, text, payloads)
-
-    def _signed_elsewhere(self, client: str, text: str, payload: bytes) -> Happening:
-        """An entry that signs a chain value, and none that counts here."""
-        return Happening("other history", self.closed + 1, client, text, (payload,), signs=True)
-
-    def _take(self, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
-        match entry:
-            case Proposal():
-                yield from self._propose(entry, payload)
-            case PeerAnswer():
-                yield from self._answer(entry, payload)
-            case CloseVote():
-                yield from self._close_vote(entry, payload)
-            case Vote():
-                yield from self._vote(entry, payload)
-            case Restored():
-                yield from self._restore(entry, payload)
-            case Final() if (entry.rounds, entry.chain) == (self.closed, self.head) and self.ended:
-                yield Happening("final", self.closed, entry.sender)
-                yield from self._sign(entry.sender, payload)
-            case Final():
-                yield self._signed_elsewhere(entry.sender, "a signature over another end", payload)
-            case Checkpoint():
-                if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
-                    yield from self._sign(entry.sender, payload)
-                if entry.epoch == self.epoch:
-                    yield Happening("checkpoint", entry.round, entry.sender)
-                    yield from self._other_checkpoint(entry, payload)
-        yield from self._compare(entry)
-        yield from self._close()
-
-    def _compare(self, entry: AnyEntry) -> Iterator[Happening]:
-        """Note who has signed another history; once that are too many (`astray`), say so."""
-        value, others = chains.signed_value(entry), self._now.astray
-        if value is None or value[0] < self.slot or value == (self.slot, self.head) or entry.sender in others:
-            return
-        before = self.astray
-        others.add(entry.sender)
-        if self.astray and not before:
-            yield self._happening("astray", None, f"{', '.join(sorted(others))} have signed another history")
-
-    def _propose(self, entry: Proposal, payload: bytes) -> Iterator[Happening]:
-        if entry.round <= self.closed or self._now.intake is not None or self.ended:
-            return  # the round has its question
-        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
-            yield self._happening("other history", entry.sender, "a question after another history", payload)
-            return
-        try:
-            self._history.take(entry.asks)
-        except ProtocolError as error:
-            yield self._happening("refused", entry.sender, str(error), payload)
-            return
-        yield from self._open(entry.asks, entry.sender)
-
-    def _open(self, asks: tuple[LevelAsk, ...], sender: str | None) -> Iterator[Happening]:
-        """The question was taken: answer it, or be at the end."""
-        if not asks:
-            # Votes since the last round belong to no round: what signs the end are the keys of the history that ends.
-            self._stand_after(self.closed, ended=True)
-            yield Happening("ended", self.closed, sender)
-            return
-        now = self._now
-        now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
-        now.asked = AskMessage.of(self.study.digest, self._history.coordinator.questions())
-        yield self._happening("proposed", sender)
-        for client in now.answers:  # those that came before their question
-            yield from self._count_again(client)
-
-    def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
-        sender, now = entry.sender, self._now
-        if entry.round > self.closed + 1 or (self.ended and entry.round > self.closed):
-            yield self._signed_elsewhere(sender, "an answer to a round that is not asked here", payload)
-            return
-        if entry.round <= self.closed:
-            place = list(self.study.clients).index(sender)
-            counted = self._history.records[entry.round - 1].closed.answers[place]
-            first = None if counted is None else counted.encode()
-        else:
-            first = now.answers.setdefault(sender, payload)
-        if first is not None and body_of(first) != body_of(payload):
-            yield from self._two_answers(entry, first, payload)
-        elif entry.round == self.closed + 1:
-            if entry.chain == self.chain:
-                yield from self._sign(sender, payload)
-            if entry.chain != self.chain:
-                yield self._signed_elsewhere(sender, "an answer after another history", payload)
-                return
-            if now.intake is None or sender not in now.intake.answers:
-                now.answers[sender] = payload  # the same, signed with another key where that was replaced
-            yield from self._count(entry, payload)
-
-    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes) -> Iterator[Happening]:
-        """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
-        sender = entry.sender
-        yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
-        decided = self.ended or (sender, entry.round) in self._history.tally.readmitted
-        if not decided and sender not in self.quarantined:
-            yield self._quarantine(sender, TWO_ANSWERS, entry.round)
-
-    def _quarantine(self, client: str, reason: str, number: int) -> Happening:
-        self._history.quarantined[client] = Quarantine(reason, number)
-        if self._now.intake is not None:
-            self._now.intake.quarantine(client, reason)
-        return Happening("quarantined", number, client, reason)
-
-    def _count(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
-        sender, intake = entry.sender, self._now.intake
-        if intake is None or (sender, entry.round) in self._history.tally.readmitted or sender in intake.answers:
-            return
-        if entry.question != question_digest(self.study.digest, intake.questions[sender]):
-            yield self._signed_elsewhere(sender, "an answer to another question", payload)
-            return
-        verdict = intake.offer(sender, payload, read=lambda *_: entry)
-        if verdict.outcome == "counted":
-            yield self._happening("counted", sender)
-        elif verdict.outcome in ("rejected", "forked"):
-            yield self._happening("refused", sender, verdict.reason, payload)
-        if verdict.quarantine:
-            yield self._quarantine(sender, verdict.quarantine, entry.round)
-
-    def _count_again(self, client: str) -> Iterator[Happening]:
-        """Count the answer that came before its question, or while its peer was in quarantine for an earlier round."""
-        payload = self._now.answers.get(client)
-        if payload is None:
-            return
-        try:
-            entry = read_entry(payload, self.keys[client].signer)
-        except ProtocolError:
-            return  # its key was replaced meanwhile
-        if isinstance(entry, PeerAnswer) and entry.chain == self.chain:
-            yield from self._count(entry, payload)
-
-    def _close_vote(self, entry: CloseVote, payload: bytes) -> Iterator[Happening]:
-        if entry.epoch != self.epoch or entry.round <= self.closed or self._now.intake is None:
-            return
-        if (entry.round, entry.chain, entry.question) != (self.closed + 1, self.chain, self._now.question):
-            yield self._happening("other history", entry.sender, "a vote to close another round", payload)
-        elif entry.sender not in self._now.votes:
-            self._now.votes.add(entry.sender)
-            yield self._happening("close vote", entry.sender, "", payload)
-
-    def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
-        decision = entry.decision
-        if entry.round <= self.closed or (self.ended and decision.action != "abort"):
-            return  # what has ended and is not finished can still be aborted: a quorum for its end may never come
-        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
-            yield self._happening("other history", entry.sender, "a vote after another history", payload)
-        elif broken := self._history.tally.broken(decision):
-            yield self._happening("refused", entry.sender, broken, payload)
-        elif self._history.note(entry, payload):
-            yield self._happening("vote", entry.sender, f"for: {decision.action} {decision.client or ''}".strip())
-            if self._history.settle(decision, self._now.intake):
-                yield self._happening(_DECIDED[decision.action], decision.client, "a quorum has decided")
-                if decision.client is not None and decision.round is not None and decision.round <= self.closed:
-                    yield from self._count_again(decision.client)
-
-    def _restore(self, entry: Restored, payload: bytes) -> Iterator[Happening]:
-        # Not while an answer of the lost ledger stands in the open round: its link would come back with it.
-        if self.ended or entry.sender in self._now.answers or not self._history.note(entry, payload):
-            return
-        if self._now.intake is not None:
-            self._now.intake.relink(entry.sender, entry.link, self.closed + 1)
-        yield self._happening("restored", entry.sender, "its ledger was restored from a backup")
-
-    # -- closing and committing ----------------------------------------------------------------------------------
-
-    def _close(self) -> Iterator[Happening]:
-        now = self._now
-        if now.intake is None or self.aborted or self.quarantined:
-            return
-        late = len(now.votes) > self._tolerate and len(now.intake.answers) >= self.quorum
-        if not may_close(now.intake, self.study, self._history.coordinator.tracks, late=late).allowed:
-            return
-        record = self._history.close(now.asks, now.intake, now.answers)
-        self._now = Gathered()
-        self.settled_at[self.closed] = self._place
-        silent = [name for name in self.study.clients if name not in record.accepted]
-        text = f"without {', '.join(silent)}" if silent else ""
-        yield Happening("closed", self.closed, None, text)
-        for client in silent:
-            text = f"by the votes of {', '.join(sorted(now.votes))}"
-            yield Happening("closed without", self.closed, client, text)
-        for client, one in self.quarantined.items():
-            yield Happening("quarantined", one.round, client, one.reason)
-
-    def _sign(self, sender: str, payload: bytes) -> Iterator[Happening]:
-        """A peer has signed the chain value here. A quorum of such signatures commits what lies behind it."""
-        proof = self._now.proof
-        proof.setdefault(sender, payload)
-        if len(proof) < self.quorum:
-            return
-        if self.committed < self.closed or (self.ended and not self.finished):
-            self.committed, self.proof = self.closed, dict(proof)
-            yield Happening("committed", self.committed)
-        if self.ended and not self.finished:
-            self.finished = True
-            self._history.coordinator.finish()
-            yield Happening("finished", self.closed)
 
     # -- a new log -----------------------------------------------------------------------------------------------
 
@@ -297,20 +94,25 @@ class Replica(Following):
             raise ProtocolError(f"after log {self.epoch} comes a later one; got {epoch}.")
         self.epoch, self._aborted = epoch, self.aborted
         self._stand_after(self.closed, ended=self.ended)
-        self._recovery = Recovery(epoch, self.quorum, self._tolerate)
+        self._recovery = Recovery(epoch, self.quorum, len(self.study.clients))
 
     def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
-        """Until the new log has begun here only checkpoints and relayed rounds are looked at."""
+        """Until the new log has begun here only this is looked at: where peers stand, relayed rounds, checkpoints."""
         if isinstance(entry, Relay):
             if entry.epoch == self.epoch:
                 yield Happening("relayed", entry.closed.round, entry.sender)
-                recovery.relay(entry.sender, entry.closed, tuple(self.study.clients))
-                if recovery.target is not None:
-                    yield from self._reach(recovery, recovery.target)
-                else:
-                    yield from self._go_forward(recovery)
+                recovery.relay(entry.sender, entry.closed, len(payload), tuple(self.study.clients))
+                yield from self._go_on(recovery)
             return
-        yield from self._wait(entry.sender, payload, signed=True)
+        if not (yield from self._wait(entry.sender, payload, signed=True)):
+            return
+        if isinstance(entry, Stand) and entry.epoch == self.epoch:
+            yield from self._tell_who_lacks(entry)
+            if place := self._place_of(entry):
+                recovery.hear(entry, payload, self._signer_of(entry, payload), place)
+                if entry.last is not None:
+                    recovery.relay(entry.sender, entry.last, len(payload), tuple(self.study.clients))
+                yield from self._go_on(recovery)
         if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
             recovery.abort_votes.add(entry.sender)
             yield self._happening("vote", entry.sender, "for: abort")
@@ -320,32 +122,112 @@ class Replica(Following):
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
             yield Happening("checkpoint", entry.round, entry.sender)
             yield from self._other_checkpoint(entry, payload)
-            stands = self._keys_of(entry)[entry.sender] == self.keys[entry.sender]
-            if target := recovery.checkpoint(entry, payload, stands=stands):
+            if target := recovery.checkpoint(entry, payload):
                 yield from self._reach(recovery, target)
 
-    def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Iterator[Happening]:
-        """Put an entry aside: the new log may have begun, for others, after rounds that are not known here."""
+    def _signer_of(self, entry: Stand, payload: bytes) -> str:
+        """The key that it is signed with: the one that its sender has now, or had at the place that it names."""
+        now = self.keys[entry.sender].signer
+        with contextlib.suppress(NotSigned):
+            read_entry(payload, now)
+            return now
+        return self._keys_of(entry)[entry.sender].signer
+
+    def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Generator[Happening, None, bool]:
+        """Put an entry aside: the new log may have begun, for others, after rounds that are not known here.
+
+        Gives whether there was room: what there is none for is not looked at.
+        """
         recovery = self._recovery
         if recovery is None or recovery.wait(self._place, sender, payload, signed=signed):
-            return
+            return True
         text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
         yield self._happening("refused", sender, text)
+        return False
+
+    def _go_on(self, recovery: Recovery) -> Iterator[Happening]:
+        """Something was said or relayed: go to the target, or where the log is to begin, or as far as rounds lead."""
+        if recovery.target is not None:
+            yield from self._reach(recovery, recovery.target)
+            return
+        if recovery.choice is not None:
+            return
+        for step in (self._go_forward, self._choose):
+            keys = dict(self.keys)
+            yield from step(recovery)
+            if self.keys != keys:
+                yield from self._read_anew(recovery)
+                return
 
     def _go_forward(self, recovery: Recovery) -> Iterator[Happening]:
-        first, before = self.closed, -1
+        """Follow what was relayed as far as it goes."""
+        for path in self._ways_past_here(recovery):
+            if (yield from self._try(recovery, path)):
+                break
+        before = -1
         while before < self.closed and not self.ended:
             before = self.closed
-            for closed in recovery.following(self.chain):
-                try:
-                    self._follow([closed])
-                except ProtocolError as error:
-                    yield Happening("refused", closed.round, None, str(error))
-                else:
-                    yield Happening("closed", self.closed, None, "as it was relayed")
+            for found in recovery.following(self.chain):
+                if (yield from self._try(recovery, [found])):
                     break
-        if any(record.new_keys for record in self._history.records[first:]):
-            yield from self._read_anew(recovery)
+
+    def _try(self, recovery: Recovery, path: list[list[ClosedRound]]) -> Generator[Happening, None, bool]:
+        """Follow these rounds; whether honest peers close them so. What they do not is never tried again."""
+        try:
+            self._follow(path)
+        except NotClosedSoError as error:
+            recovery.refuse_rounds(error.rounds, tuple(self.study.clients))
+            yield Happening("refused", error.rounds[0].round, None, str(error))
+            return False
+        yield Happening("closed", self.closed, None, "as it was relayed")
+        return True
+
+    def _ways_past_here(self, recovery: Recovery) -> Iterator[list[list[ClosedRound]]]:
+        """Two rounds after the last committed one, where one is closed here: answers to the second commit the first.
+
+        So where the first is another than the one here, the one here will never be committed.
+        """
+        if self.closed == self.committed + 1:
+            for first in recovery.following(self._history.chains[self.committed]):
+                value = closed_chain(first[0], tuple(self.study.clients))
+                if value != self.chain:
+                    yield from ([first, second] for second in recovery.following(value))
+
+    def _choose(self, recovery: Recovery) -> Iterator[Happening]:
+        """Go where the new log is to begin, where that follows from what was said."""
+        for choice in recovery.candidates():
+            try:
+                if self._go_to(recovery, choice):
+                    recovery.choice = choice
+                    return
+            except ProtocolError as error:
+                recovery.refuse(choice)
+                named = choice.named
+                text = f"it says that it stands where honest peers do not: {error}"
+                yield Happening("refused", named.place.round, named.sender, text, (named.payload,))
+
+    def _go_to(self, recovery: Recovery, choice: Choice) -> bool:
+        """Go there, where the rounds before it are known and enough have their present key there; whether it did.
+
+        A ProtocolError where honest peers do not close it so. It stays where it is, then.
+        """
+        (number, chain, ended), chains, last = choice.place, self._history.chains, choice.named.last
+
+        def have_keys() -> bool:
+            # Where a round is dropped that has replaced a key, the present one does not hold.
+            keys = recovery.keys_at.setdefault(chain, dict(self.keys))
+            return sum(keys[name].signer == signer for name, signer in choice.signers) >= self.quorum
+
+        if number < self.committed:
+            return False
+        if [chain] == chains[number : number + 1]:
+            recovery.keys_at[chain] = self._history.keys_after(number)
+            return have_keys() and ((number, ended) == (self.closed, self.ended) or self._move(number, ended=ended))
+        if last is not None and number > self.committed and [last.before] == chains[number - 1 : number]:
+            if chain in recovery.keys_at and not have_keys():
+                return False
+            return self._move(number - 1, [[last]], ended=ended, wanted=have_keys)
+        return False
 
     def _read_anew(self, recovery: Recovery) -> Iterator[Happening]:
         """Look at the entries of the new log again: rounds were followed, and with them it is known who had which key.
@@ -371,6 +253,8 @@ class Replica(Following):
             else:  # a log that is read again begins before what was committed in it
                 self._stand_after(max(target.round, self.committed), ended=ended)
         except ProtocolError as error:
+            if isinstance(error, NotClosedSoError):
+                recovery.refuse_rounds(error.rounds, tuple(self.study.clients))
             signed = tuple(target.signed.values())
             yield Happening("other history", target.round, None, str(error), signed, signs=True)
             return
@@ -389,7 +273,7 @@ class Replica(Following):
             yield from self._apply(sender, payload)
 
     def _ask_again(self, questions: Sequence[tuple[LevelAsk, ...]]) -> Iterator[Happening]:
-        """Open the next round with the question that most peers have answered: its answers can be sent again."""
+        """Open the next round with the question that most checkpoints name: its answers can be sent again."""
         for asks in () if self.ended else questions:
             try:
                 self._history.take(asks)

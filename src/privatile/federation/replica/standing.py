@@ -17,11 +17,12 @@ from privatile.federation.replica.entries import (
     Proposal,
     Relay,
     Restored,
+    Stand,
     Vote,
 )
 from privatile.federation.replica.history import History, Quarantine, RoundRecord
-from privatile.federation.replica.recovery import Recovery
-from privatile.federation.replica.slots import Claims
+from privatile.federation.replica.recovery import Choice, Recovery
+from privatile.federation.replica.slots import FORFEITED, Claims, Slots
 from privatile.federation.replica.unread import Unread
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -37,8 +38,8 @@ class Gathered:
     intake: AnswerIntake | None = None
     asked: AskMessage | None = None
     question: str = ""
-    votes: set[str] = field(default_factory=set)
-    """Who has voted to close the round."""
+    votes: dict[str, bytes] = field(default_factory=dict)
+    """Who has voted to close the round, and how, in the log's order."""
     answers: dict[str, bytes] = field(default_factory=dict)
     """The first answer of each peer to the round, whatever its chain; with the signature that was counted, or last."""
     astray: set[str] = field(default_factory=set)
@@ -62,6 +63,8 @@ class Standing:
         self._now = Gathered()
         self._recovery: Recovery | None = None
         self._unread: Unread | None = None
+        self._left: dict[str, ClosedRound] = {}
+        """Rounds that were closed here, are not committed, and gave way to others, by the chain value after them."""
         self.committed = 0
         """Rounds that a quorum has signed."""
         self.proof: dict[str, bytes] = {}
@@ -146,13 +149,18 @@ class Standing:
 
     @property
     def recovering(self) -> bool:
-        """Whether a new log has not begun yet, or begins after rounds that are not known here: nothing is signed."""
+        """Whether a new log has not begun yet, or begins after rounds that are not known here: no round is asked."""
         return self._recovery is not None
 
     @property
     def behind(self) -> int | None:
         """The round after which the new log begins, where that is not known here."""
         return None if self._recovery is None or self._recovery.target is None else self._recovery.target.round
+
+    @property
+    def begins_at(self) -> Choice | None:
+        """Where the new log is to begin, by what the peers have said; this replica stands there, then."""
+        return None if self._recovery is None or self._recovery.target is not None else self._recovery.choice
 
     @property
     def astray(self) -> bool:
@@ -190,7 +198,7 @@ class Standing:
         if self.quarantined:
             names = ", ".join(sorted(self.quarantined))
             return f"quarantined: {names}. A quorum decides: `privatile peer vote --readmit`, or `--abort`"
-        if len(self._now.votes) <= self._tolerate or self._now.intake is None:
+        if len(self._now.votes) < self.study.votes_to_close or self._now.intake is None:
             return ""
         answers = len(self._now.intake.answers)
         if answers < self.quorum:
@@ -202,14 +210,14 @@ class Standing:
         return sum(name != client for name in self._now.proof) >= self.quorum
 
     def is_furthest(self, client: str) -> bool:
-        """Whether nothing beyond this place is committed, by the checkpoints of others in a new log.
+        """Whether nothing beyond this place is committed, by what the others have said in a new log.
 
-        Before a peer whose file was put back signs a checkpoint: it may have signed a higher slot. What is committed
+        A peer whose file was put back asks this before it speaks: it may have signed a higher slot. What is committed
         there has q signatures, of them at most f lies and one this peer's. More than K - q + f others have said where
         they stand: one of the rest is among them, and would stand there.
         """
-        stands = {} if self._recovery is None else self._recovery.stands
-        others = [slot for name, slot in stands.items() if name != client]
+        named = {} if self._recovery is None else self._recovery.highest_slots(self.keys)
+        others = [slot for name, slot in named.items() if name != client]
         return len(others) > len(self.study.clients) - self.quorum + self._tolerate and max(others) <= self.slot
 
     def committed_rounds(self, after: int = 0) -> list[RoundRecord]:
@@ -250,10 +258,29 @@ class Standing:
         """That a ledger was put back from a backup."""
         return Restored(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, lost, link)
 
-    def checkpoint(self, sender: str, asks: Sequence[LevelAsk] = ()) -> Checkpoint:
-        """Where this peer stands; `asks` is the next question, where it has answered that."""
+    def stand(self, sender: str, slots: Slots, asks: tuple[LevelAsk, ...]) -> Stand:
+        """Where this peer stands, and what it has signed last; `asks` is the question that it has answered there.
+
+        Where it has signed a round that gave way to others, it stands after that one: it can sign no other in its
+        place, and perhaps nobody else knows it.
+        """
+        records, signed, slot = self._history.records, slots[slots.highest], slots.highest
+        last, ended = records[-1].closed if records else None, self.ended
+        chain = None if signed is None or signed.chain == FORFEITED else signed.chain
+        if slot >= self.slot and chain != self.head:
+            for value, closed in (*self._left.items(), *([(self.chain, last)] if last else [])):
+                if (slot, chain) == (closed.round + 1, value):
+                    last, ended = closed, False
+                elif (slot, chain) == (closed.round + 2, chains.end_chain(value, closed.round)):
+                    last, ended = closed, True
+        run = (self.study.digest, self.study.run)
+        return Stand(*run, sender, self.epoch, last, ended, slot, chain, asks)
+
+    def checkpoint(self, sender: str) -> Checkpoint:
+        """The place at which the new log begins, and its next question where somebody has answered it already."""
+        asks = () if self.begins_at is None else self.begins_at.asks
         return Checkpoint(
-            self.study.digest, self.study.run, sender, self.epoch, self.closed, self.chain, self.ended, tuple(asks)
+            self.study.digest, self.study.run, sender, self.epoch, self.closed, self.chain, self.ended, asks
         )
 
     def relays(self, sender: str, after: int) -> Iterator[Relay]:

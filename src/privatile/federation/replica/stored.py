@@ -26,9 +26,7 @@ def closed_rounds(store: RunStore, study: FederationStudy, roster: str) -> Itera
         (row[0], row[1]): row[2:]
         for row in store.query("SELECT round, client, sequence, hash, signature FROM evidence")
     }
-    notes: dict[int, list[Note]] = {}
-    for number, sender, payload in store.query("SELECT round, sender, payload FROM peer_notes ORDER BY round, place"):
-        notes.setdefault(number, []).append(Note(sender, payload))
+    notes, votes = _notes(store, "peer_notes"), _notes(store, "peer_votes")
     chain, clients = first_chain(study.digest, study.run, roster), tuple(study.clients)
     for number in sorted(asked):
         levels = asked[number]
@@ -43,9 +41,17 @@ def closed_rounds(store: RunStore, study: FederationStudy, roster: str) -> Itera
             tuple(answers),
             tuple(stored.unspent for stored, _ in levels),
             tuple(notes.get(number, ())),
+            tuple(votes.get(number, ())),
         )
         yield closed
         chain = closed_chain(closed, clients)
+
+
+def _notes(store: RunStore, table: str) -> dict[int, list[Note]]:
+    found: dict[int, list[Note]] = {}
+    for number, sender, payload in store.query(f"SELECT round, sender, payload FROM {table} ORDER BY round, place"):
+        found.setdefault(number, []).append(Note(sender, payload))
+    return found
 
 
 def _payload(

@@ -149,6 +149,11 @@ class FederationStudy(Hashed):
             raise InputError("the study has a coordinator: only a study with `tolerate` is signed by a quorum.")
         return (len(self.clients) + self.tolerate) // 2 + 1
 
+    @property
+    def votes_to_close(self) -> int:
+        """f + 1: so many peers close a round without everybody's answer, one of them honest at least."""
+        return (self.tolerate or 0) + 1
+
     @cached_property
     def asked_levels(self) -> tuple[float, ...]:
         """The levels as questions name them, Σ p_k τ_k, to the last bit."""

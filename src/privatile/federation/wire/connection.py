@@ -176,7 +176,8 @@ def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
     if "authorization" in texts:
         return (
             f"the broker at {where} does not know this key: it is not admitted yet, was revoked, or was replaced. "
-            "The coordinator admits it with `privatile federation admit`."
+            "The coordinator admits it with `privatile federation admit`. Without a coordinator the server has another "
+            "roster (`privatile peer admit` shows its fingerprint), or does not know a new key yet."
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return f"no TLS connection with {where}: what answers there is not this federation's broker."
