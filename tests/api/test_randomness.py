@@ -77,7 +77,7 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
         "client/sources/databases.py": set(),  # the variable that a user names, with a database's address
         "dashboard/__main__.py": set(),
         "dashboard/serving.py": set(),
-        "federation/audit/session.py": {"LANG", "PATH", "PYTHONPATH"},
+        "federation/audit/processes.py": {"LANG", "PATH", "PYTHONPATH"},
         "federation/run/demo.py": set(),  # the folders of the processes that it starts
         "federation/setup/broker_binary.py": {"PATH"},
     }

@@ -14,10 +14,11 @@ from scipy import stats
 
 from privatile.client.coins import OperatingSystemCoins
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.audit.audit import audit, has_trace, own_client, traces_of
+from privatile.federation.audit.audit import audit, own_client
 from privatile.federation.audit.checks import SHARES
 from privatile.federation.audit.judgement import WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
+from privatile.federation.audit.quiet import has_trace, traces_of
 from privatile.federation.audit.ratio import clopper_pearson, ratio_bounds, reports_needed
 from privatile.federation.peer import running
 from privatile.federation.run import join

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.cli import main
 from privatile.client.order.column import Block, ShuffledColumn
 from privatile.federation.site import service
+from tests.federation.broken_clients.running import run_client
 
 HONEST = ShuffledColumn.blocks
 FLAWS = sys.argv[1].split(",")
@@ -53,4 +53,4 @@ if __name__ == "__main__":  # nothing is broken by an import
     if "rows" in FLAWS and "--person" in sys.argv:
         place = sys.argv.index("--person")
         del sys.argv[place : place + 2]
-    main(["join", *sys.argv[2:]])
+    run_client(sys.argv[2:])

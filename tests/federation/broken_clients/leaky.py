@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 
-from privatile.cli import main
 from privatile.client.ledger.stored_answers import Stored
 from privatile.client.responder import Responder
 from privatile.core.messages import Question
+from tests.federation.broken_clients.running import run_client
 
 HONEST = Responder._respond
 
@@ -21,4 +21,4 @@ def respond(self: Responder, question: Question) -> Stored:
 
 if __name__ == "__main__":  # nothing is broken by an import
     Responder._respond = respond  # type: ignore[method-assign]
-    main(["join", *sys.argv[1:]])
+    run_client(sys.argv[1:])

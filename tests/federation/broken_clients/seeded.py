@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.cli import main
 from privatile.client.coins import OperatingSystemCoins
+from tests.federation.broken_clients.running import run_client
 
 GENERATOR = np.random.default_rng(list(hashlib.sha256(str(Path.home()).encode()).digest()))
 
@@ -21,4 +21,4 @@ def draw(self: OperatingSystemCoins, count: int) -> NDArray[np.uint64]:
 
 if __name__ == "__main__":  # nothing is broken by an import
     OperatingSystemCoins.draw = draw  # type: ignore[method-assign]
-    main(["join", *sys.argv[1:]])
+    run_client(sys.argv[1:])

@@ -15,7 +15,9 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.federation.audit.checks import Transcript
 from privatile.federation.audit.judgement import Finding, judge, silent
-from privatile.federation.audit.plan import Asks, Plan, Sitting
+from privatile.federation.audit.plan import Plan
+from privatile.federation.audit.planted import PlantedFile
+from privatile.federation.study.study import FederationStudy
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -86,7 +88,9 @@ class Honest:
 
 
 @dataclass(eq=False)
-class _Site:
+class SimulatedSite:
+    """A site's records, in the order in which they are asked."""
+
     place: Place
     order: NDArray[np.intp]
     cursor: int = 0
@@ -98,20 +102,22 @@ class _Site:
         return self.place.file[places]
 
 
-def _new_site(site: str, sitting: Sitting, asks: Asks, kind: type[Honest], rng: np.random.Generator) -> _Site:
-    rows = asks.file.rows if asks.file.rows and not kind.knows_people else 1
-    file = np.repeat(asks.file.values, asks.file.copies * rows)
-    file = np.concatenate([file, np.full(asks.file.missing, np.nan)])
-    mechanisms = {name: one.mechanism for name, one in sitting.study.clients.items()}
+def new_site(
+    site: str, study: FederationStudy, planted: PlantedFile, kind: type[Honest], rng: np.random.Generator
+) -> SimulatedSite:
+    rows = planted.rows if planted.rows and not kind.knows_people else 1
+    file = np.repeat(planted.values, planted.copies * rows)
+    file = np.concatenate([file, np.full(planted.missing, np.nan)])
+    mechanisms = {name: one.mechanism for name, one in study.clients.items()}
     largest = max(mechanisms.values(), key=lambda one: one.epsilon)
     key = int(rng.integers(1 << 60))
-    place = Place(site, sitting.study.run, mechanisms[site], file, sitting.study.range, key, largest=largest)
-    return _Site(place, kind.order(len(file), rng))
+    place = Place(site, study.run, mechanisms[site], file, study.range, key, largest=largest)
+    return SimulatedSite(place, kind.order(len(file), rng))
 
 
 def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Transcript | Finding:
     """Hold all sittings with clients of one kind; a finding where one is silent."""
-    first: dict[str, _Site] = {}
+    first: dict[str, SimulatedSite] = {}
     transcript: dict[tuple[str, str], NDArray[np.int64]] = {}
     for sitting_number, sitting in enumerate(plan.held):
         sites = {}
@@ -122,7 +128,7 @@ def sit_through(plan: Plan, kind: type[Honest], rng: np.random.Generator) -> Tra
                     first[site], place=replace(first[site].place, study=sitting.study.run), cursor=start
                 )
             else:
-                sites[site] = _new_site(site, sitting, asks, kind, rng)
+                sites[site] = new_site(site, sitting.study, asks.file, kind, rng)
         if sitting.name == "first":
             first = {site: replace(one) for site, one in sites.items()}
         clients = {site: kind(one.place, rng) for site, one in sites.items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from privatile.cli import main
 from privatile.client.responder import Outcome, Responder
 from privatile.core.messages import Question
+from tests.federation.broken_clients.running import run_client
 
 HONEST = Responder.outcome
 
@@ -21,4 +21,4 @@ def outcome(self: Responder, question: Question) -> Outcome:
 
 if __name__ == "__main__":  # nothing is broken by an import
     Responder.outcome = outcome  # type: ignore[method-assign]
-    main(["join", *sys.argv[1:]])
+    run_client(sys.argv[1:])

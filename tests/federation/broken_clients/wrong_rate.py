@@ -7,17 +7,17 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.cli import main
 from privatile.core.mechanism import COINS, RandomizedResponse
+from tests.federation.broken_clients.running import run_client
 
 HONEST = RandomizedResponse.respond
 
 
 def respond(self: RandomizedResponse, truth: NDArray[np.bool_], coins: NDArray[np.uint64]) -> NDArray[np.bool_]:
     rate = self.truth_rate * float(sys.argv[1])
-    return HONEST(RandomizedResponse.from_threshold(int(COINS * (1 + rate) / 2)), truth, coins)
+    return HONEST(RandomizedResponse.from_threshold(min(int(COINS * (1 + rate) / 2), COINS - 1)), truth, coins)
 
 
 if __name__ == "__main__":  # nothing is broken by an import
     RandomizedResponse.respond = respond  # type: ignore[method-assign]
-    main(["join", *sys.argv[2:]])
+    run_client(sys.argv[2:])

@@ -9,6 +9,27 @@ checks     the checks: what is compared with honest coins
 judgement  counts to findings in words
 ratio      exact bounds for the likelihood ratio of a report, and how many reports they need
 session    the auditor as coordinator of client processes
+processes  how a process is started
+quiet      whether a planted value is in anything that a process wrote or sent
+
+peer_audit    the same for the process of a federation without a coordinator
+peer_plan     its files and sizes of cohorts; what its runs have asked
+peer_session  the auditor as operator of all peers of a run
 """
 
-__all__ = ["audit", "checks", "judgement", "plan", "planted", "ratio", "scores", "session", "table"]
+__all__ = [
+    "audit",
+    "checks",
+    "judgement",
+    "peer_audit",
+    "peer_plan",
+    "peer_session",
+    "plan",
+    "planted",
+    "processes",
+    "quiet",
+    "ratio",
+    "scores",
+    "session",
+    "table",
+]

@@ -13,9 +13,7 @@ that the audit does not create (`WHAT_IS_NOT_FOUND`).
 """
 
 import asyncio
-import re
 import shutil
-import struct
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
@@ -28,9 +26,10 @@ from privatile.core.messages import Question
 from privatile.federation.audit.checks import Transcript
 from privatile.federation.audit.judgement import Finding, answered, judge, silent
 from privatile.federation.audit.plan import ONCE_RECORDS, PARTS, Plan, Sitting, make_plan
+from privatile.federation.audit.processes import alone
+from privatile.federation.audit.quiet import find_quiet
 from privatile.federation.audit.scores import Counts
-from privatile.federation.audit.session import FILE, Session, alone, open_session
-from privatile.federation.setup.broker_configuration import BROKER_LOG
+from privatile.federation.audit.session import Session, open_session
 from privatile.federation.setup.directory import new_identity
 
 WHAT_IS_FOUND = (
@@ -56,10 +55,13 @@ class Audit:
     epsilon: float
     reports: int
     findings: tuple[Finding, ...]
+    audited: str = "client"
+    """What was audited, in a word."""
+    remarks: tuple[str, ...] = (WHAT_IS_FOUND, WHAT_IS_NOT_FOUND)
 
     @property
     def passed(self) -> bool:
-        """Whether the client passes every question."""
+        """Whether it passes every question."""
         return all(finding.passed for finding in self.findings)
 
     def to_text(self) -> str:
@@ -69,8 +71,8 @@ class Audit:
         numbers = (
             "" if alone() else " Process numbers differed between sittings: coins seeded with them were not tested."
         )
-        verdict = f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
-        return "\n".join([*lines, verdict, WHAT_IS_FOUND, WHAT_IS_NOT_FOUND])
+        verdict = f"The {self.audited} {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
+        return "\n".join([*lines, verdict, *self.remarks])
 
 
 class _SilenceError(Exception):
@@ -120,7 +122,9 @@ class _Auditor:
         return self._audit([*findings, *once])
 
     def _audit(self, findings: list[Finding]) -> Audit:
-        return Audit(self.plan.epsilon, self.reports, (*findings, self._find_quiet()))
+        return Audit(
+            self.plan.epsilon, self.reports, (*findings, find_quiet(self.folder, self.plan.files, self.received))
+        )
 
     async def _hold_all(self) -> list[Finding]:
         """All sittings of the plan; whether records answer once."""
@@ -201,50 +205,8 @@ class _Auditor:
         text = f"{total:,} reports for {total:,} records, across a kill; not one more, nor to another study"
         return Finding("once", True, text)
 
-    def _find_quiet(self) -> Finding:
-        files = self.plan.files
-        traces = traces_of(sorted({value for file in files for value in file.marks}))
-        traces += sorted({file.people.encode() for file in files if file.people})
-        paths = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
-        for path in paths:
-            if path.name != FILE and has_trace(path.name, path.read_bytes(), traces):
-                return Finding("quiet", False, f"a planted value is in {path.name}")
-        if any(has_trace("", payload, traces) for payload in self.received):
-            return Finding("quiet", False, "a planted value crossed the wire")
-        return Finding("quiet", True, f"no planted value in {len(paths)} files and {len(self.received)} messages")
-
-
-def traces_of(values: list[float]) -> list[bytes]:
-    """Planted values as a file or a message could hold them: digits, the eight bytes of a number, those in hexadecimal.
-
-    >>> traces_of([31415.9267])[:4]
-    [b'31415.9', b'31415,9', b'3.14159', b'314159267']
-    >>> traces_of([31415.9267])[-2:]
-    [b'40deadfb4f0d844d', b'40DEADFB4F0D844D']
-    """
-    traces = []
-    for value in values:
-        digits = f"{value:.4f}".replace(".", "")
-        texts = [f"{digits[:5]}.{digits[5]}", f"{digits[:5]},{digits[5]}", f"{digits[0]}.{digits[1:6]}", digits]
-        traces += [text.encode() for text in texts]
-        for number in (struct.pack("<d", value), struct.pack(">d", value)):
-            traces += [number, number.hex().encode(), number.hex().upper().encode()]
-    return traces
-
 
 _logs = shutil.ignore_patterns("*.log")
-
-TIMES = re.compile(rb"\d\d:\d\d:\d\d\.\d{6} ")
-"""Times in the broker's log."""
-
-
-def has_trace(name: str, content: bytes, traces: list[bytes]) -> bool:
-    """Whether a file holds a planted value.
-
-    Of the broker's log the times are left out: among so many microseconds some are digits of a value.
-    """
-    searched = TIMES.sub(b"", content) if name == BROKER_LOG else content
-    return any(trace in searched for trace in traces)
 
 
 async def find_once(session: Session, sitting: Sitting) -> Finding:

@@ -9,7 +9,7 @@ import numpy as np
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.words import counted
 from privatile.federation.audit.checks import Transcript, run_checks
-from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan
+from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan, Questions, Sitting
 from privatile.federation.audit.ratio import ratio_bounds
 from privatile.federation.audit.scores import more_than
 
@@ -29,7 +29,13 @@ class Finding:
 def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
     """The findings of one audit whose client has answered every question."""
     findings = [find_ratio(plan, transcript)] if "long" in plan.parts else []
-    findings += [find_whole(plan, transcript)] if "whole" in plan.parts else []
+    findings += [find_whole(plan.whole, transcript)] if "whole" in plan.parts else []
+    return [*findings, *compare_counts(plan, transcript, rng)]
+
+
+def compare_counts(plan: Questions, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
+    """What the checks find in the counts."""
+    findings = []
     for check in run_checks(plan, transcript, rng) if plan.sittings else ():
         probability = float(check.probability[0])
         seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"
@@ -55,19 +61,19 @@ def find_ratio(plan: Plan, transcript: Transcript) -> Finding:
     return ratio_finding(plan.epsilon, bounds)
 
 
-def find_whole(plan: Plan, transcript: Transcript) -> Finding:
+def find_whole(whole: Sitting, transcript: Transcript) -> Finding:
     """Whether the counts of a whole file add up to the records above the query: then each was asked once.
 
     A difference d needs at least |d| lies, whatever the truths are.
     """
     asked = []
-    for site, asks in plan.whole.asks.items():
+    for site, asks in whole.asks.items():
         records = asks.file.records
-        planted, counted = round(float(asks.above[0]) * records), int(transcript["whole", site][0].sum())
+        planted, counted = round(float(asks.above[0]) * records), int(transcript[whole.name, site][0].sum())
         lies, whose = np.array(abs(counted - planted)), "people" if asks.file.people else "records"
         chance = float(more_than(lies - 1, np.array(records), np.array((1.0 - asks.rate) / 2.0)))
         asked.append(f"{counted:,} of {records:,} {whose}")
-        if len(plan.whole.asks) * chance <= WHOLE_SHARE:
+        if len(whole.asks) * chance <= WHOLE_SHARE:
             text = (
                 f"site {site}: {planted:,} of {records:,} {whose} are above the query, the counts add up to {counted:,}"
             )

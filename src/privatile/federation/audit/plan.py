@@ -18,6 +18,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse, yes_probability
 from privatile.core.messages import Question
+from privatile.errors import InputError
 from privatile.federation.audit.planted import (
     RANGE,
     TIED,
@@ -59,6 +61,9 @@ LARGE, LARGE_ASKS = 5_000, 40
 
 RATIO_ALPHA, POWER = 1e-4, 0.999
 """Error of each end of a bound of the ratio, and the chance to find a truth rate that is wrong by `off`."""
+
+MOST_REPORTS = 100_000_000
+"""Reports per truth that an audit asks at most: files of a few GB."""
 
 PARTS = ("first", "copy", "other", "local", "whole", "long", "kill", "once")
 """What an audit consists of. A test of one question may leave out the parts that it does not need."""
@@ -126,6 +131,18 @@ class Sitting:
             yield {site: tuple(questions) for site, questions in of_round[number].items()}
 
 
+class Questions(Protocol):
+    """What was asked: all that the checks look at."""
+
+    @property
+    def sittings(self) -> tuple[Sitting, ...]:
+        """Those whose counts are compared with honest coins."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no answer has changed a question."""
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """All sittings of an audit, in order."""
@@ -139,6 +156,7 @@ class Plan:
     whole: Sitting
     long: Sitting
     parts: Collection[str] = PARTS
+    fixed: bool = True
 
     @property
     def held(self) -> tuple[Sitting, ...]:
@@ -191,6 +209,17 @@ def make_plan(
         maker.long(off),
         parts,
     )
+
+
+def reports_for_ratio(rate: float, off: float) -> int:
+    """Reports per truth with which a truth rate wrong by the share `off` is found."""
+    needed = reports_needed(rate, off, RATIO_ALPHA, POWER)
+    if needed > MOST_REPORTS:
+        raise InputError(
+            f"to find a truth rate wrong by {off:g} an audit at this epsilon needs {needed:,} reports of each kind, "
+            f"more than {MOST_REPORTS:,}. Choose a larger --off, or a larger --epsilon."
+        )
+    return needed
 
 
 @dataclass(eq=False)
@@ -299,7 +328,7 @@ class _Maker:
         for low, high, count in ((100, 1000, 2 * self.rounds), (1000, LARGE, self.rounds)):
             sizes = np.exp(rng.uniform(math.log(low), math.log(high), count)).astype(np.int64)
             cells += [(int(n), kinds[place % len(kinds)]) for place, n in enumerate(sizes.tolist())]
-        left = reports_needed(self.rate, off, RATIO_ALPHA, POWER)
+        left = reports_for_ratio(self.rate, off)
         largest = max(2 * LARGE, 2 * left // LARGE_ASKS)
         while left > 0:
             size = int(rng.integers(LARGE, largest))

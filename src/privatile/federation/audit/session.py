@@ -2,20 +2,16 @@
 
 import asyncio
 import contextlib
-import os
 import secrets
 import shutil
-import site as site_packages
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
 from privatile.federation.audit.plan import Sitting
-from privatile.federation.audit.planted import PERSON
+from privatile.federation.audit.processes import FILE, Running, data_arguments, start_process
 from privatile.federation.coordinator.port import CoordinatorPort
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
@@ -30,25 +26,8 @@ from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, As
 PATIENCE = 30.0
 """Seconds to wait for an answer. On one machine an honest client needs milliseconds."""
 
-FILE = "data.csv"
-"""The planted file in a site's folder."""
-
 Given = Mapping[str, tuple[int, ...]]
 """The counts of one round by site, one per level; a silent site is left out."""
-
-
-@lru_cache(maxsize=1)
-def alone() -> tuple[str, ...]:
-    """A prefix that gives every client process the same process number, where this system allows it.
-
-    Coins that are seeded with the process number are then the same in two sittings.
-    """
-    for options in (("--pid",), ("--user", "--map-root-user", "--pid")):
-        prefix = ("unshare", *options, "--fork", "--kill-child")
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            subprocess.run([*prefix, "true"], capture_output=True, timeout=5, check=True)
-            return prefix
-    return ()
 
 
 @dataclass(eq=False, repr=False)
@@ -62,28 +41,13 @@ class Client:
     column: str
     people: bool
     command: Sequence[str]
-    process: subprocess.Popen[bytes] | None = None
+    process: Running | None = None
 
     def start(self) -> None:
-        """Start the process, with what a process needs to start and nothing else of this one's environment."""
-        home = self.folder / "home"
-        home.mkdir(exist_ok=True, mode=0o700)
+        """Start the process."""
         arguments = [str(self.invitation), "--site", str(self.folder), "--yes", "--verbose"]
-        arguments += ["--source", str(self.folder / FILE), "--value", self.column]
-        arguments += ["--person", PERSON] if self.people else []
-        environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-        # What it writes where programs usually write is looked through; what it imports is found as from here.
-        environment |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONUSERBASE": str(site_packages.getuserbase())}
-        environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
-        with (self.folder / "output.log").open("ab") as file:
-            self.process = subprocess.Popen(
-                [*alone(), *self.command, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                cwd=home,
-                env=environment,
-            )
+        arguments += data_arguments(self.folder, self.column, people=self.people)
+        self.process = start_process(self.folder, [*self.command, *arguments])
 
     def end(self) -> None:
         """Kill the process (kill -9)."""
