@@ -78,11 +78,16 @@ def test_rearranged_levels_agree_with_themselves() -> None:
     for result in crossed():
         low, high = result.confidence_interval
         assert result.interval(result.confidence_level) == pytest.approx((low, high), abs=1e-9)
-        assert result.test(result.estimate).p_value == pytest.approx(1.0, abs=1e-6)
+        # Beside few answers the estimate, of a smooth curve, need not be where the test has its largest p-value.
+        assert low <= result.estimate <= high
+        assert result.test(result.estimate).p_value >= 0.05
         if low > 0.0:
             # An end is a question: the p-value jumps there.
             assert result.test(low - 1e-6).p_value <= 0.05 + 1e-4
             assert result.test(low + 1e-6).p_value >= 0.05 - 1e-4
+        if high < 100.0:
+            assert result.test(high + 1e-6).p_value <= 0.05 + 1e-4
+            assert result.test(high - 1e-6).p_value >= 0.05 - 1e-4
         touched += "crossing" in codes(result)
     assert touched > 0  # else nothing was tried
 
