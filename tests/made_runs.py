@@ -54,9 +54,8 @@ def long_run(
     )
     store = RunStore.create(path, f"run-{seed}", spec)
     written: list[StoredRound] = []
-    append = store.append
 
-    def keep(rounds: list[StoredRound], also: Sequence[Statement] = ()) -> float:
+    def keep(rounds: Sequence[StoredRound], also: Sequence[Statement] = ()) -> float:
         written.extend(rounds)
         return store.created
 
@@ -76,9 +75,11 @@ def long_run(
                 ]
             )
         coordinator.accept(counts)
-    append(written)
+    del store.append
     if stop is None:
-        store.finish()
+        store.finish(rounds=written)
+    else:
+        store.append(written)
     store.close()
     return path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -16,9 +17,10 @@ from privatile.federation.peer.conduct import Conduct
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.peer.votes import VoteBox
-from privatile.federation.replica.entries import Decision
+from privatile.federation.replica.chain import signed_value
+from privatile.federation.replica.entries import Decision, LevelAsk, read_entry
 from privatile.federation.replica.peer_log import LogEntry
-from tests.federation.logged_peers import LoggedPeer, Peers
+from tests.federation.logged_peers import LoggedPeer, Peers, leaderless_study
 from tests.marks import forget_marks
 
 
@@ -34,8 +36,7 @@ class ListedLog:
         self.peers.write(self.name, payload)
 
 
-def conduct(peer: LoggedPeer, *, restored: bool) -> Conduct:
-    peer.begin(restored=restored)
+def make_conduct(peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool], *, restored: bool = False) -> Conduct:
     return Conduct(
         peer.name,
         peer.key,
@@ -45,9 +46,14 @@ def conduct(peer: LoggedPeer, *, restored: bool) -> Conduct:
         peer.limits,
         PeerNotes(peer.study, peer.replica, peer.log.journal),
         VoteBox(peer.folder.path / "votes"),
-        lambda asks: peer.log.claim(peer.replica.claims, asks),
+        claim,
         restored=restored,
     )
+
+
+def conduct(peer: LoggedPeer, *, restored: bool) -> Conduct:
+    peer.begin(restored=restored)
+    return make_conduct(peer, lambda asks: peer.log.claim(peer.replica.claims, asks), restored=restored)
 
 
 def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> None:
@@ -130,4 +136,48 @@ def test_a_vote_that_comes_after_its_round_is_cast_again(tmp_path: Path) -> None
     votes.put(abort)
     cast_votes()
     assert (votes.pending(), len(sent)) == ([], 2)
+    peers.close()
+
+
+@pytest.mark.parametrize("what", ["answer", "final", "checkpoint"])
+def test_nothing_is_signed_whose_slot_is_not_in_the_file(tmp_path: Path, what: str) -> None:
+    peers = Peers(tmp_path, leaderless_study(rounds=2))
+    north, others = peers["north"], (peers["south"], peers["west"])
+    peers.play(1)
+    if what == "checkpoint":
+        for peer in (north, *others):
+            peer.log.begin_epoch(1)
+            peer.replica.new_epoch(1)
+        for peer in others:
+            peers.write(peer.name, peer.replica.stand(peer.name, peer.log.slots, ()).pack(peer.key))
+        assert north.replica.begins_at is not None
+    elif what == "final":
+        peers.play(1)
+        peers.write("north", north.replica.proposal("north").pack(north.key))
+        assert north.replica.ended
+    else:
+        peers.write("north", north.replica.proposal("north").pack(north.key))
+    slot, chain = north.replica.claims[-1]
+    claimed: list[bool] = []
+    signed: list[bytes] = []
+
+    class Watched(ListedLog):
+        async def publish(self, payload: bytes) -> None:
+            value = signed_value(read_entry(payload, north.key.public.signer))
+            if value is not None:
+                assert north.log.store.query("SELECT chain FROM peer_slots WHERE slot = ?", value[:1]) == [value[1:]]
+                signed.append(payload)
+
+    def conduct_with(allowed: bool) -> Conduct:
+        def claim(asks: tuple[LevelAsk, ...]) -> bool:
+            claimed.append(allowed)
+            return allowed and north.log.claim(north.replica.claims, asks)
+
+        return make_conduct(north, claim)
+
+    port = cast("LogPort", Watched(peers, "north"))
+    asyncio.run(conduct_with(False).act(port, 0.0))
+    assert (claimed, signed) == ([False], [])
+    asyncio.run(conduct_with(True).act(port, 0.0))
+    assert [signed_value(read_entry(payload, north.key.public.signer)) for payload in signed] == [(slot, chain)]
     peers.close()

@@ -217,7 +217,8 @@ def vote(folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprin
 def recover(folder: "PeerFolder", epoch: int | None) -> None:
     """After the loss of the log: begin a new one. Every organization does this, with its peer stopped.
 
-    The new log begins after the last round that enough peers have signed. What was answered beyond it stays spent.
+    It begins at the earliest place that a quorum can still sign, by what all say of themselves. What was answered
+    beyond it stays spent.
     """
     from privatile.federation.peer.running import recover as begin
 

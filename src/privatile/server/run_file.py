@@ -200,7 +200,7 @@ class RunStore:
         """Whether the run was killed before anything was written: a database without a table."""
         return table_names(path) == set()
 
-    def append(self, rounds: list[StoredRound], also: Sequence[Statement] = ()) -> float:
+    def append(self, rounds: Sequence[StoredRound], also: Sequence[Statement] = ()) -> float:
         """Write one round of every level, and what the caller keeps with it, in one transaction; gives its time.
 
         A clock that was set back gives no time before that of the last round, or of the beginning: rounds follow each
@@ -332,20 +332,28 @@ class RunStore:
             raise self.unreadable("it ended by its date before that date had come.")
         return why
 
-    def finish(self, why: Reason | None = None) -> None:
-        """Mark the run as complete; `why` is given for an open-ended one."""
-        self.finished = time.time()
+    def finish(
+        self, why: Reason | None = None, rounds: Sequence[StoredRound] = (), also: Sequence[Statement] = ()
+    ) -> None:
+        """Mark the run as complete; `why` is given for an open-ended one.
+
+        Rounds that are not written yet, and what the caller keeps with them, go into the same transaction (`append`).
+        """
+        now = time.time()
         ending: list[Statement] = [] if why is None else [(ENDING, ()), ("INSERT INTO ending VALUES (?)", (why,))]
         # The open round, the writer (server.writer) and the ledger's link belong to a run that continues.
-        self.execute(
+        self.append(
+            rounds,
             [
+                *also,
                 *ending,
-                ("UPDATE run SET finished = ?", (self.finished,)),
+                ("UPDATE run SET finished = ?", (now,)),
                 ("DELETE FROM open_round", ()),
                 ("DROP TABLE IF EXISTS writer", ()),
                 ("DROP TABLE IF EXISTS ledger", ()),
-            ]
+            ],
         )
+        self.finished = now
 
     def close(self) -> None:
         """Close the file. A finished run becomes a single file: its log is folded in, unless somebody is reading."""

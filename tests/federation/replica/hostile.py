@@ -307,7 +307,7 @@ def play_each(make: Callable[[int], Played], seeds: Iterable[int]) -> Counter[st
     return total
 
 
-def play_many(seeds: range, peer: type[Honest] | type[Stored] = Honest) -> Counter[str]:
+def play_many(seeds: Iterable[int], peer: type[Honest] | type[Stored] = Honest) -> Counter[str]:
     """Two logs and liars."""
     return play_each(lambda seed: World(seed, peer=peer), seeds)
 

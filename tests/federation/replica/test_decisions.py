@@ -334,6 +334,23 @@ def test_a_log_that_cannot_begin_can_be_aborted() -> None:
     assert third.replica.aborted
 
 
+def test_a_vote_to_abort_from_before_the_log_was_lost_still_counts() -> None:
+    """With one of three away nobody could otherwise end a run whose log does not begin: one vote is cast already."""
+    peers = filed(3, 6, 0)
+    first, second, _ = peers
+    log = after(peers, 2)
+    abort = Decision("abort")
+    log.append((first.name, first.replica.vote(first.name, abort).pack(first.key)))
+    run(peers, log, lambda: first.replica.closed >= 4)
+    for peer in peers:
+        peer.renew(1)
+        assert peer.replica.has_voted(first.name, abort)
+    vote = (second.name, second.replica.vote(second.name, abort).pack(second.key))
+    for peer in (first, second):
+        peer.follow([vote])
+        assert peer.replica.aborted
+
+
 def test_a_run_whose_end_finds_no_quorum_can_be_aborted() -> None:
     """A peer that was put back after the last round may have signed another one there: it does not sign the end."""
     study = make_study(2, 3, 0)

@@ -130,3 +130,20 @@ def test_the_question_of_a_vote_covers_every_bit() -> None:
     assert len({asks_digest((one,)) for one in (ask, *others)}) == 5
     negative = msgspec.structs.replace(ask, step=-0.0)
     assert asks_digest((negative,)) == asks_digest((msgspec.structs.replace(ask, step=0.0),))
+
+
+def test_a_signature_has_one_text() -> None:
+    """Otherwise the log's operator, without a key, could show two groups the same answer with two digests."""
+    peers = make(4, 3)
+    asked_after(peers, 1)
+    name, payload = answer_of(peers[1])
+    body, _, tail = payload.rpartition(b"\n")
+    others = []
+    for last in b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/":
+        text = tail[:-3] + bytes([last]) + tail[-2:]
+        if text != tail and base64.b64decode(text, validate=True) == base64.b64decode(tail):
+            others.append(body + b"\n" + text)
+    assert len(others) == 15
+    for other in others:
+        assert [one.kind for one in peers[0].see(name, other)] == ["unsigned"]
+    assert "counted" in [one.kind for one in peers[0].see(name, payload)]

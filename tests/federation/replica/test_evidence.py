@@ -152,6 +152,22 @@ def test_two_answers() -> None:
         assert evidence(peer) == {("two answers", "peer4", 2): {first[1], second[1]}}
 
 
+def test_two_answers_to_a_round_that_was_closed_without_their_sender() -> None:
+    """Both are kept, and nobody waits: who is started again knows no late answer, and must not differ from others."""
+    peers = filed()
+    log = asked_after(peers, 1)
+    one, other = lie_twice(peers)
+    log += [*(answer_of(peer) for peer in peers[:4]), *close_votes(peers[:2])]
+    for peer in peers[:4]:
+        peer.follow(log)
+        assert peer.replica.closed == 2
+        for entry in (one, one, other):
+            peer.see(*entry)
+        assert evidence(peer)["two answers", "peer4", 2] == {one[1], other[1]}
+        assert ("two answers", "peer4", 2) in events(peer)
+        assert peer.replica.quarantined == {}
+
+
 def test_a_withheld_answer() -> None:
     peers = filed(5, 6, patience=2)
     log = after(peers, 1)

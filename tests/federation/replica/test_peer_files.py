@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -223,3 +224,42 @@ def test_votes_to_close_another_round_do_not_fill_the_journal() -> None:
     peers[0].follow(log)
     peers[0].save()
     assert peers[0].store.query("SELECT client, count(*) FROM events WHERE kind = 'other history'") == [("peer3", 1)]
+
+
+def test_a_kill_between_two_transactions_leaves_no_finished_run_that_is_called_unfinished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    study = make_study(3, 2, 0)
+    peers = [StoredPeer(study, name) for name in study.clients]
+    log = after(peers, 2)
+    run(peers[1:], log)
+    killed = peers[0]
+    killed.follow(log)
+    assert killed.replica.finished
+    written = RunStore.execute
+
+    def once(store: RunStore, statements: Any) -> None:
+        written(store, statements)
+        if store is killed.store:
+            raise StoreError("killed")
+
+    monkeypatch.setattr(RunStore, "execute", once)
+    with pytest.raises(StoreError, match="killed"):
+        killed.save()
+    monkeypatch.undo()
+    again = StoredPeer.from_copy(killed, killed.store.to_bytes())
+    assert again.replica.finished
+    assert again.store.finished is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE peer_slots SET asks = 'no question'", "UPDATE peer SET settled = -1", "UPDATE peer SET settled = 9"],
+)
+def test_a_damaged_file_is_called_damaged(change: str) -> None:
+    peer = stored(4)[0]
+    after([peer, *stored(4)[1:]], 2)
+    peer.save()
+    peer.store.execute([(change, ())])
+    with pytest.raises(StoreError, match="does not replay"):
+        StoredPeer.from_copy(peer, peer.store.to_bytes()).stand()

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
 
 import pytest
 
+from privatile.federation.peer.service import PeerService
+from privatile.federation.peer.votes import VoteBox
 from privatile.federation.replica.entries import CloseVote, Decision, asks_digest
 from privatile.federation.replica.following import Following
+from privatile.federation.replica.peer_log import LogEntry
 from privatile.federation.replica.replica import Replica
+from privatile.federation.setup.peer_roster import PeerRoster
+from privatile.federation.site.limits import SiteLimits
+from privatile.federation.site.responder import SiteResponder
+from privatile.federation.wire.keys import PublicKeys
 from tests.federation.replica.kit import (
     Logged,
     StoredPeer,
@@ -219,3 +228,28 @@ def test_a_peer_that_is_behind_by_new_keys_begins_the_new_log_where_the_others_d
     if anew:
         assert same_state(late.replica, peers[2].replica)
         assert (late.replica.asks, late.replica.missing) == (peers[2].replica.asks, ["peer4", "peer6"])
+
+
+def test_a_server_is_told_of_keys_that_came_with_a_relayed_round(tmp_path: Path) -> None:
+    """It would not admit their owners before its next start."""
+    peers = stored(7, 4, 2)
+    closed_with_new_keys(peers, ["peer0", "peer1"], peers[:5])
+    for peer in peers[:2]:
+        peer.key = key_of(again(peer.name))
+    late, log = peers[5], [entry for peer in (*peers[:4], peers[5]) for entry in say(peer)]
+    told: list[Mapping[str, PublicKeys]] = []
+    service = PeerService(
+        late.name,
+        late.key,
+        cast("PeerRoster", None),
+        late.log,
+        late.replica,
+        cast("SiteResponder", None),
+        cast("SiteLimits", None),
+        VoteBox(tmp_path),
+        urls=(),
+        on_key=lambda keys: told.append(dict(keys)),
+    )
+    for place, (sender, payload) in enumerate(log, 1):
+        service._apply(LogEntry(place, sender, payload))
+    assert [told[-1][peer.name] for peer in peers[:2]] == [peer.key.public for peer in peers[:2]]

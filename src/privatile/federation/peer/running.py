@@ -35,6 +35,9 @@ PORT_IN_USE = (
 )
 """What the operator of a peer can do about a port that is taken."""
 
+MOST_LOGS = 1_000_000
+"""The highest number of a log: one that was mistyped cannot be taken back."""
+
 
 @dataclass(frozen=True)
 class PeerOptions:
@@ -138,8 +141,11 @@ def recover(folder: PeerFolder, epoch: int | None = None) -> int:
         peer_log = open_log(folder)
         try:
             number = peer_log.epoch + 1 if epoch is None else epoch
-            if number <= peer_log.epoch:
-                raise InputError(f"this peer reads log {peer_log.epoch}; a new one has a higher number, got {number}.")
+            if not peer_log.epoch < number <= MOST_LOGS:
+                raise InputError(
+                    f"this peer reads log {peer_log.epoch}; a new one has a higher number, of at most {MOST_LOGS:,}; "
+                    f"got {number:,}."
+                )
             peer_log.begin_epoch(number)
             return number
         finally:

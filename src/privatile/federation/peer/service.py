@@ -240,15 +240,20 @@ class PeerService:
     def _apply(self, entry: LogEntry) -> tuple[Happening, ...]:
         if self.replica.ended:
             self._signed_off.add(entry.sender)
+        keys = dict(self.replica.keys)
         happenings = self.replica.apply(entry.sender, entry.payload)
         self._conduct.seen(entry)
         self._unkept.append(entry)
         self._happenings += self._notes.happened(entry.sender, happenings)
         self._last = (entry.position, payload_digest(entry.payload))
-        if any(one.kind == "key" for one in happenings):
+        self._tell_server(keys)
+        return happenings
+
+    def _tell_server(self, before: Mapping[str, PublicKeys]) -> None:
+        """Let the own server know keys that were replaced: by votes, by rounds that were relayed, by going back."""
+        if self.replica.keys != before:
             self._keep()
             self.on_key(self.replica.keys)
-        return happenings
 
     def _read_again(self, now: float) -> bool:
         """Begin with the log's first entry again where this peer was led astray, and again where it still is later on.
@@ -260,11 +265,13 @@ class PeerService:
         if self._read_again_at is not None and self._read_again_at > (self.replica.committed, now - LONG_PAUSE):
             return False
         self._keep()
+        keys = dict(self.replica.keys)
         self.replica = self.peer_log.read_again(self.roster.keys)
         self._read_again_at = (self.replica.committed, now)
         self._conduct.follow(self.replica)
         self._notes.follow(self.replica)
         self._last = None
+        self._tell_server(keys)
         return True
 
     def _tick(self, port: LogPort) -> None:

@@ -159,6 +159,8 @@ class PeerLog:
             replica.catch_up(rounds, proof)
         except ProtocolError as error:
             raise self.store.unreadable(str(error)) from None
+        if not 0 <= settled <= len(rounds):
+            raise self.store.unreadable(f"its entries begin after round {settled}, and it has {len(rounds)} rounds.")
         replica.committed, replica.proof = len(rounds), proof  # the file has no others
         self._written = len(rounds)
         self._places, self._epochs = [], []
@@ -238,7 +240,10 @@ class PeerLog:
     def answered(self, slot: int) -> tuple[LevelAsk, ...]:
         """The question that this peer has answered in a slot; empty where it has answered none."""
         signed = self.slots[slot]
-        return () if signed is None or not signed.asks else _ASKS.decode(signed.asks)
+        try:
+            return () if signed is None or not signed.asks else _ASKS.decode(signed.asks)
+        except msgspec.DecodeError:
+            raise self.store.unreadable(f"what it says was answered in slot {slot} is no question.") from None
 
     def unknown_slot(self, entry: AnyEntry) -> int:
         """The slot of an entry with this peer's signature that it does not remember; 0 where it does.
@@ -288,20 +293,22 @@ class PeerLog:
             last = (entries[-1].position, payload_digest(entries[-1].payload))
             statements.append(("UPDATE peer SET position = ?, last = ?", last))
         records = replica.committed_rounds(self._written)
-        if records or (replica.finished and self.store.finished is None):
+        finishes = replica.finished and self.store.finished is None
+        if records or finishes:
             statements += self._committed(records, replica)
             statements += self._settled(replica, first)
         if entries:
             statements += _quarantined(replica)
-        if statements:
-            self.store.append([stored for record in records for stored in record.stored], statements)
+        stored = [one for record in records for one in record.stored]
+        if finishes:
+            self.store.finish(rounds=stored, also=statements)
+        elif statements:
+            self.store.append(stored, statements)
         self._places += range(first, first + len(entries))
         self._epochs += [self.epoch] * len(entries)
         self._written += len(records)
         if entries:
             self._position, self._last = last
-        if replica.finished and self.store.finished is None:
-            self.store.finish()
 
     def _highest_place(self) -> int:
         ((place,),) = self.store.query("SELECT coalesce(max(place), 0) FROM peer_entries")

@@ -116,7 +116,8 @@ class Replica(Rounds):
         if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
             recovery.abort_votes.add(entry.sender)
             yield self._happening("vote", entry.sender, "for: abort")
-            if len(recovery.abort_votes) >= self.quorum:
+            # Votes of closed rounds stay, as in a log that has begun.
+            if sum(self.has_voted(client, entry.decision) for client in self.study.clients) >= self.quorum:
                 self._aborted = True
                 yield self._happening("aborted", None, "a quorum has decided")
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
@@ -141,8 +142,9 @@ class Replica(Rounds):
         recovery = self._recovery
         if recovery is None or recovery.wait(self._place, sender, payload, signed=signed):
             return True
-        text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
-        yield self._happening("refused", sender, text)
+        if signed:  # otherwise anybody may have written it
+            text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
+            yield self._happening("refused", sender, text)
         return False
 
     def _go_on(self, recovery: Recovery) -> Iterator[Happening]:

@@ -121,11 +121,13 @@ class Rounds(Following):
         if entry.round <= self.closed:
             place = list(self.study.clients).index(sender)
             counted = self._history.records[entry.round - 1].closed.answers[place]
-            first = None if counted is None else counted.encode()
+            counts = counted is not None
+            first = self._late.setdefault((sender, entry.round), payload) if counted is None else counted.encode()
         else:
+            counts = True
             first = now.answers.setdefault(sender, payload)
-        if first is not None and body_of(first) != body_of(payload):
-            yield from self._two_answers(entry, first, payload)
+        if body_of(first) != body_of(payload):
+            yield from self._two_answers(entry, first, payload, counts=counts)
         elif entry.round == self.closed + 1:
             if entry.chain == self.chain:
                 yield from self._sign(sender, payload)
@@ -136,11 +138,15 @@ class Rounds(Following):
                 now.answers[sender] = payload  # the same, signed with another key where that was replaced
             yield from self._count(entry, payload)
 
-    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes) -> Iterator[Happening]:
-        """A lie that its own signatures prove. Once a quorum has decided, what was counted stands."""
+    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes, *, counts: bool) -> Iterator[Happening]:
+        """A lie that its own signatures prove. Once a quorum has decided, what was counted stands.
+
+        Where none of them `counts`, it is evidence and no more: whether the run waits must follow from the log and the
+        closed rounds, and who is started again knows no late answer.
+        """
         sender = entry.sender
         yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
-        decided = self.ended or (sender, entry.round) in self._history.tally.readmitted
+        decided = self.ended or not counts or (sender, entry.round) in self._history.tally.readmitted
         if not decided and sender not in self.quarantined:
             yield self._quarantine(sender, TWO_ANSWERS, entry.round)
 
@@ -227,6 +233,8 @@ class Rounds(Following):
         text = f"without {', '.join(silent)}" if silent else ""
         yield Happening("closed", self.closed, None, text)
         for client in silent:
+            if client in now.answers:  # to another question, or after another history
+                self._late[client, self.closed] = now.answers[client]
             text = f"by the votes of {', '.join(sorted(now.votes))}"
             yield Happening("closed without", self.closed, client, text)
         for client, one in self.quarantined.items():

@@ -65,6 +65,8 @@ class Standing:
         self._unread: Unread | None = None
         self._left: dict[str, ClosedRound] = {}
         """Rounds that were closed here, are not committed, and gave way to others, by the chain value after them."""
+        self._late: dict[tuple[str, int], bytes] = {}
+        """The first answer of a peer to a round that was closed without it, as far as this process has read it."""
         self.committed = 0
         """Rounds that a quorum has signed."""
         self.proof: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privatile.errors import BrokerError
-from privatile.federation.setup.broker_binary import find_binary
+from privatile.federation.setup.broker_binary import does_not_run, find_binary
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings
 
 log = logging.getLogger("privatile.federation.broker")
@@ -64,14 +64,17 @@ class EmbeddedBroker:
                 self._process.wait()
             self._check_port()
             self.files.pid.unlink(missing_ok=True)
-            self._process = subprocess.Popen(
-                [self.binary, "-c", self.files.configuration],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # Its own session: Ctrl-C at the coordinator's terminal must not stop the broker before the coordinator.
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [self.binary, "-c", self.files.configuration],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    # Its own session: Ctrl-C at the coordinator's terminal must not stop the broker before it.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise does_not_run(self.binary, error) from None
         self._wait()
 
     def _check_port(self) -> None:
@@ -149,9 +152,12 @@ def free_port() -> int:
 
 def check_configuration(binary: Path, files: BrokerFiles) -> None:
     """Let nats-server itself read the configuration before it is used."""
-    done = subprocess.run(
-        [binary, "-t", "-c", files.configuration], capture_output=True, text=True, timeout=20, check=False
-    )
+    try:
+        done = subprocess.run(
+            [binary, "-t", "-c", files.configuration], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise does_not_run(binary, error) from None
     if done.returncode:
         raise BrokerError(f"the broker refuses its configuration {files.configuration}:\n{done.stderr.strip()[-500:]}")
 

@@ -71,5 +71,10 @@ def binary_version(binary: Path) -> str:
     try:
         done = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise BrokerError(f"{binary} does not run ({type(error).__name__}).") from None
+        raise does_not_run(binary, error) from None
     return done.stdout.strip() or done.stderr.strip()
+
+
+def does_not_run(binary: Path, error: Exception) -> BrokerError:
+    """What to say of a server that the system does not start, or that does not answer in time."""
+    return BrokerError(f"{binary} does not run ({type(error).__name__}).")

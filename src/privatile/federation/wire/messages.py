@@ -333,7 +333,7 @@ def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.jso
 
     Where size or signature are wrong it is `NotSigned`: the message says nothing about the one it names. The body must
     be the one text that its content has: it is written down again from a run's file, where the signature must hold, and
-    two texts of one answer would be two answers.
+    two texts of one answer would be two answers. So must the signature: digests of payloads are over its text, too.
     """
     if len(payload) > largest:
         raise NotSigned(f"a message here has at most {largest} bytes; got {len(payload)}.")
@@ -344,6 +344,8 @@ def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.jso
         signature = base64.b64decode(tail, validate=True)
     except (binascii.Error, ValueError):
         raise NotSigned("the signature is not base64.") from None
+    if base64.b64encode(signature) != tail:
+        raise NotSigned("the signature is not written as base64 is: its last letter has bits that belong to nothing.")
     if not verify(signer, body, signature):
         raise NotSigned("the signature is not that of the expected signer.")
     try:
