@@ -1,4 +1,5 @@
-"""Random kills of peers and of servers in a run without a coordinator; the short form is in test_peers.py.
+"""Random kills of peers and of servers in a run without a coordinator; the suite has kills at
+chosen places of real processes (tests/federation/test_peers.py), and of simulated peers at random ones (replica/).
 
 Three organizations with a server each; then four, of which one may lie, with a deadline so short that rounds are closed
 without those who were killed. At random moments a peer or a server is killed with -9, a server is asked to

@@ -12,6 +12,7 @@ import pytest
 
 from privatile.errors import BrokerError
 from privatile.federation.peer.log_port import LogPort
+from privatile.federation.peer.log_requests import SECOND
 from privatile.federation.setup.cluster_configuration import log_request, log_stream, log_subject
 from privatile.federation.wire.connection import Connection, connected
 from tests.federation.kit import PATIENCE
@@ -57,6 +58,11 @@ def test_an_organization_without_a_server_cannot_have_the_log_deleted(tmp_path: 
             async with asyncio.timeout(PATIENCE):
                 while (await ask(honest, f"STREAM.INFO.{stream}"))["state"]["messages"] != 1:
                     await asyncio.sleep(0.05)
+            # A log has room for so many consumers: those that live on without anybody could take all of it.
+            lasting = {"deliver_policy": "all", "ack_policy": "explicit", "inactive_threshold": 3600 * SECOND}
+            for config, refused in ((lasting, True), ({**lasting, "inactive_threshold": SECOND}, False)):
+                made = {"stream_name": stream, "config": config}
+                assert ("error" in await ask(liar, f"CONSUMER.CREATE.{stream}", made)) is refused
             # The control: who runs a server may make a stream.
             assert "error" not in await ask(honest, "STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["other"]})
 

@@ -10,7 +10,7 @@ import pytest
 
 from privatile.federation.peer import log_port
 from privatile.federation.peer.log_port import LogPort
-from privatile.federation.peer.log_requests import LogLost, Reply
+from privatile.federation.peer.log_requests import LogLost, Refused, Reply
 from privatile.federation.replica.chain import payload_digest
 from privatile.federation.replica.peer_log import LogEntry
 
@@ -188,3 +188,29 @@ def test_consumers_that_break_at_once_are_not_made_without_a_pause(monkeypatch: 
     assert asyncio.run(play(0.5)) <= 5
     monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.0)
     assert asyncio.run(play(60.0)) >= 20
+
+
+def test_a_log_whose_consumers_are_all_taken_is_read_entry_by_entry_until_one_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Taken(Servers):
+        asked_for = 0
+
+        async def consumer(self, peer: str, position: int) -> Reply:
+            self.asked_for += 1
+            return Reply(Refused(400, "maximum consumers limit reached")) if self.asked_for < 4 else Reply(name="free")
+
+    async def play() -> None:
+        servers = Taken(b"one", b"two")
+        port = await opened(servers)
+        found: list[bytes] = []
+        while len(found) < 2:
+            found += [entry.payload for entry in await port.entries(soon())]
+        assert found == [b"one", b"two"]
+        while port._consumer != "free":
+            await port.entries(asyncio.get_running_loop().time() + 0.01)
+        assert servers.asked_for == 4
+        port.close()
+
+    monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.01)
+    asyncio.run(asyncio.wait_for(play(), 30.0))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
 
 from privatile.federation.replica import recovery as recovery_module
 from privatile.federation.replica.chain import closed_chain, end_chain
-from privatile.federation.replica.entries import ClosedRound, Decision, Relay, Stand, Vote
+from privatile.federation.replica.entries import ClosedRound, Decision, Note, Relay, Stand, Vote
 from privatile.federation.replica.history import History
-from privatile.federation.replica.recovery import MOST_REFUSED, Place, Said
+from privatile.federation.replica.recovery import MOST_AFTER, MOST_REFUSED, Choice, Place, Recovery, Said
 from privatile.federation.wire.keys import KeyPair
 from tests.federation.replica.kit import (
     Logged,
@@ -331,3 +331,56 @@ def test_a_peer_that_comes_when_the_others_have_finished_gets_their_rounds() -> 
     assert late.replica.closed == 1
     run(peers, log)
     assert late.replica.finished
+
+
+def test_rounds_that_a_liar_relays_cost_each_the_same_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that may follow a place are looked at with every relay, and places are compared with whoever has spoken."""
+    peers = stored(4, 6, 1)
+    after(peers, 2)
+    ahead = peers[1]
+    renew(peers)
+    reader, liar = peers[0], peers[3]
+    assert (reader.replica.closed, reader.replica.committed) == (2, 1)
+    recovery = reader.replica._recovery
+    assert recovery is not None
+    true = reader.replica.closed_rounds()
+    looked: list[Recovery] = []
+    candidates = Recovery.candidates
+
+    def counted(one: Recovery) -> Iterator[Choice]:
+        looked.append(one)
+        return candidates(one)
+
+    monkeypatch.setattr(Recovery, "candidates", counted)
+    for place, before in ((2, true[1].before), (3, reader.replica.chain)):
+        for number in range(40):
+            closed = ClosedRound(before, place, true[0].asks, (None,) * 4, ((number % 4,) * (number // 4 % 4),), (), ())
+            relay = Relay(reader.study.digest, reader.study.run, "peer3", 1, closed).pack(liar.key)
+            reader.see("peer3", relay)
+            reader.see("peer3", relay)
+        assert len(list(recovery.following(before))) <= MOST_AFTER
+    assert looked == []
+    # The control: what an honest one relays is followed all the same.
+    run(peers, [])
+    assert all(peer.replica.finished for peer in peers)
+    assert ahead.replica.chain == reader.replica.chain
+
+
+def test_a_relayed_round_with_longer_lists_than_any_is_not_kept() -> None:
+    """In memory they would take many times their bytes."""
+    peers = stored(4, 6, 1)
+    after(peers, 2)
+    true = peers[0].replica.closed_rounds()[1]
+    renew(peers)
+    recovery = Recovery(1, 3, 4)
+    names = tuple(peers[0].study.clients)
+    longer = msgspec.structs.replace(true.asks[0], lengths=(1,) * 5)
+    for wrong in (
+        {"unspent": ((0,),) * 2},
+        {"unspent": ((0,) * 5,)},
+        {"asks": (longer,)},
+        {"votes": (Note("peer0", "x"),) * 5},
+        {"answers": (None,) * 5},
+    ):
+        assert not recovery.relay("peer3", msgspec.structs.replace(true, **wrong), 1, names)
+    assert recovery.relay("peer3", true, 1, names)

@@ -141,10 +141,11 @@ def _lengths(needed: int, rounds: int, rng: np.random.Generator) -> list[int]:
     """Sizes of the cohorts of each round: half of them small, a quarter up to 1,000, the others with what is needed.
 
     Each size is that of `SAME` rounds in a row: coins that are used again in the next round show where it has as many.
+    So do coins that are drawn again for the round in which peers are killed, after a quarter of all: it is never small.
 
     >>> lengths = _lengths(50_000, 20, np.random.default_rng(1))
-    >>> len(lengths), sum(lengths) >= 50_000, len(set(lengths)) <= 7
-    (20, True, True)
+    >>> len(lengths), sum(lengths) >= 50_000, len(set(lengths)) <= 7, min(lengths[5:8]) >= 100
+    (20, True, True, True)
     """
     blocks = -(-rounds // SAME)
     small, middle = blocks // 2, blocks // 4
@@ -157,6 +158,15 @@ def _lengths(needed: int, rounds: int, rng: np.random.Generator) -> list[int]:
     times = np.full(blocks, SAME)
     times[0] -= SAME * blocks - rounds
     order = rng.permutation(blocks)
+    ends = np.cumsum(times[order])
+    killed = int(np.searchsorted(ends, rounds // 4, side="right"))
+    for place in range(killed, min(killed + 2, blocks)):
+        elsewhere = [
+            other for other in range(blocks) if not killed <= other < killed + 2 and sizes[order[other]] >= 100
+        ]
+        if sizes[order[place]] < 100 and elsewhere:
+            other = int(rng.choice(elsewhere))
+            order[[place, other]] = order[[other, place]]
     return [int(size) for size in np.repeat(np.array(sizes)[order], times[order])]
 
 

@@ -136,12 +136,18 @@ class LogPort:
 
     async def _consume(self, pause: float) -> None:
         await asyncio.sleep(pause)
-        begins = self._next
-        reply = await self.requests.consumer(self._peer, begins)
-        if reply.error or (self._expected is not None and not reply.num_pending):
-            await self.requests.check(self._next if self._expected is not None else 0)
-        if reply.error:
-            raise BrokerError(f"the servers do not let the log be read: {reply.error.text}.")
+        refused = 0
+        while True:
+            begins = self._next
+            reply = await self.requests.consumer(self._peer, begins)
+            if reply.error or (self._expected is not None and not reply.num_pending):
+                await self.requests.check(self._next if self._expected is not None else 0)
+            if not reply.error:
+                break
+            # Somebody may have taken all that the log has room for. Until one is free it is read entry by entry.
+            log.info("no consumer of the log", extra=facts(reason=reply.error.text))
+            refused += 1
+            await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** min(refused, 10), LONGEST_PAUSE))
         self._consumer, self._begins, self._delivered = reply.name, begins, 0
         self._made = self._heard = self._looked = asyncio.get_running_loop().time()
         if self._next == begins:

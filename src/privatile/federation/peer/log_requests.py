@@ -29,6 +29,9 @@ BUSY = 0.1
 
 SECOND = 1_000_000_000
 
+UNUSED = 30 * SECOND
+"""Nanoseconds after which a consumer ends that nobody uses; the log takes none that would live longer without."""
+
 RECOVER = (
     "If it does not come back, every organization stops its peer, runs `privatile peer recover DIR` and starts it "
     "again."
@@ -99,6 +102,8 @@ class LogRequests:
             "discard": "new",
             "deny_delete": True,
             "deny_purge": True,
+            # A log has room for so many consumers at once: those that nobody uses any more end.
+            "consumer_limits": {"inactive_threshold": UNUSED},
         }
 
     async def check(self, position: int) -> None:
@@ -131,7 +136,7 @@ class LogRequests:
             "opt_start_seq": position,
             "ack_policy": "none",
             "replay_policy": "instant",
-            "inactive_threshold": 30 * SECOND,
+            "inactive_threshold": UNUSED,
             "num_replicas": 1,
             "mem_storage": True,
         }

@@ -43,8 +43,8 @@ from privatile.server.run_file import LONGEST_STAGE
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 1,000 peers fits."""
 
-LONGEST_SIGNER = 100
-"""Characters of a public key as text: votes stay small, so that a closed round with all of them can be relayed."""
+Signer = Annotated[str, Meta(pattern=r"\A[A-Z2-7]{56}\Z")]
+"""A public key as text: votes stay small, so that a closed round with many of them can be relayed."""
 
 _Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
@@ -144,7 +144,7 @@ class Decision(Fields, frozen=True):
     action: Literal["readmit", "key", "abort"]
     client: ClientName | None = None
     round: Count | None = None
-    before: Annotated[str, Meta(max_length=LONGEST_SIGNER)] | None = None
+    before: Signer | None = None
     keys: PublicKeys | None = None
 
     @property

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from privatile.core.canonical import canonical_json
 from privatile.errors import ProtocolError
 from privatile.estimator.ending import Reason
 from privatile.estimator.plan import Ask, RoundState
@@ -17,6 +18,7 @@ from privatile.federation.coordinator.round_rules import IMPOSSIBLE, impossible_
 from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.decisions import Tally
 from privatile.federation.replica.entries import (
+    LARGEST_ENTRY,
     ClosedRound,
     CloseVote,
     Decision,
@@ -35,7 +37,9 @@ from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore, StoredRound
 
 MOST_NOTES = 20
-"""Votes and restored ledgers of one peer that count in one round."""
+"""Votes and restored ledgers of one peer that count in one round; of all together as many as an entry has room for
+beside the answers (`FederationStudy.closed_round_bytes`). Votes to abort are no part of either: liars must not be able
+to crowd them out. What does not count in a round is published again in the next one."""
 
 
 class Quarantine(NamedTuple):
@@ -103,6 +107,8 @@ class History:
         """The round in which a peer's ledger was last restored."""
         self.quarantined: dict[str, Quarantine] = {}
         self.notes: list[Note] = []
+        self._note_bytes = 0
+        """What those take that are limited."""
         self._new_keys: list[NewKey] = []
         self._replaced: list[tuple[int, NewKey]] = []
         """All of the closed rounds, with their rounds."""
@@ -170,7 +176,12 @@ class History:
         sender = entry.sender
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
             return False
-        if sum(note.sender == sender for note in self.notes) >= MOST_NOTES:
+        is_abort = isinstance(entry, Vote) and entry.decision.action == "abort"
+        size = len(canonical_json(payload.decode("ascii"))) + len(sender) + 50
+        if not is_abort and (
+            sum(note.sender == sender for note in self.notes) >= MOST_NOTES
+            or self._note_bytes + size > LARGEST_ENTRY - self.study.closed_round_bytes
+        ):
             return False
         if isinstance(entry, Vote):
             if self.tally.broken(entry.decision) or not self.tally.add(sender, entry.decision):
@@ -181,6 +192,7 @@ class History:
         else:
             return False
         self.notes.append(Note(sender, payload.decode("ascii")))
+        self._note_bytes += 0 if is_abort else size
         return True
 
     def close(
@@ -209,7 +221,7 @@ class History:
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())
         self._replaced += ((number, change) for change in new_keys)
-        self.notes, self._new_keys = [], []
+        self.notes, self._note_bytes, self._new_keys = [], 0, []
         # A peer about which a quorum has decided in this very round is looked at again after the next one.
         self.quarantined = {
             name: Quarantine(IMPOSSIBLE, number)
@@ -225,7 +237,7 @@ class History:
         """Stand right after the last closed round again."""
         mark = self._mark
         self.tally, self.links, self.restored = mark.tally.copy(), dict(mark.links), dict(mark.restored)
-        self.quarantined, self.notes, self._new_keys = dict(mark.quarantined), [], []
+        self.quarantined, self.notes, self._note_bytes, self._new_keys = dict(mark.quarantined), [], 0, []
         for track, (state, ask, why) in zip(self.coordinator.tracks, mark.tracks, strict=True):
             track.state, track.ask, track.why_ended = state, ask, why
 

@@ -31,6 +31,10 @@ MOST_BYTES = 64 << 20
 """Of one peer's relayed rounds, some 20,000 rounds of five peers: a liar cannot fill others' memory. As much again of
 its entries that wait for these rounds, and of what lies under its name and is signed with no key that is known."""
 
+MOST_AFTER = 5
+"""Different rounds of one peer that may follow one place: an honest one relays what it has closed, and what it has gone
+over to since."""
+
 MOST_REFUSED = 3
 """Rounds of one peer that are tried in vain in one log, each at the price of following the run again from its first
 round: an honest one relays none. Later ones of it are followed only where somebody else relays the same."""
@@ -165,12 +169,15 @@ class Recovery:
     """Their chain values, by the one before."""
     _bytes: Counter[str] = field(default_factory=Counter)
     """What is kept of each peer."""
+    _places_after: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many different rounds of each peer are kept after each place."""
     _waiting_bytes: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
     def anew(self) -> "Recovery":
         """The same log read from its first entry, with the rounds that were relayed in it; what is chosen stays so."""
         kept = Recovery(self.epoch, self.quorum, self.peers, self.choice, is_anew=self.target is not None)
-        kept._relays, kept._after, kept._bytes = self._relays, self._after, self._bytes
+        kept._relays, kept._after = self._relays, self._after
+        kept._bytes, kept._places_after = self._bytes, self._places_after
         kept._refused, kept._in_vain = self._refused, self._in_vain
         return kept
 
@@ -265,28 +272,34 @@ class Recovery:
             "(`privatile peer catch-up`), or no place is left that a quorum can sign (`privatile peer vote --abort`)"
         )
 
-    def relay(self, sender: str, closed: ClosedRound, size: int, clients: Sequence[str]) -> None:
-        """Keep a round that somebody has relayed, in so many bytes."""
-        if len(closed.answers) != len(clients):
-            return
+    def relay(self, sender: str, closed: ClosedRound, size: int, clients: Sequence[str]) -> bool:
+        """Keep a round that somebody has relayed, in so many bytes; whether it says anything new."""
+        if not _is_sized(closed, len(clients)):
+            return False
         value = closed_chain(closed, clients)
         found = self._relays.get(value, {})
         if closed in found:
+            is_new = sender not in found[closed]
             found[closed].add(sender)
-        elif not any(sender in senders for senders in found.values()) and self._keeps(sender, size + ENTRY_BYTES):
-            if not found:
-                self._after.setdefault(closed.before, []).append(value)
-            self._relays.setdefault(value, {})[closed] = {sender}
-
-    def _keeps(self, sender: str, size: int) -> bool:
-        """Whether there is room for so many bytes of a peer; they are counted."""
-        if self._bytes[sender] + size > MOST_BYTES:
+            return is_new
+        if any(sender in senders for senders in found.values()) or not self._keeps(sender, closed.before, size):
             return False
-        self._bytes[sender] += size
+        if not found:
+            self._after.setdefault(closed.before, []).append(value)
+        self._relays.setdefault(value, {})[closed] = {sender}
         return True
 
-    def following(self, chain: str) -> Iterator[list[ClosedRound]]:
-        """Rounds that may follow this chain value before the log has begun, each in all its texts.
+    def _keeps(self, sender: str, before: str, size: int) -> bool:
+        """Whether there is room for one more round of a peer after this place; it is counted."""
+        size += ENTRY_BYTES
+        if self._bytes[sender] + size > MOST_BYTES or self._places_after[sender, before] >= MOST_AFTER:
+            return False
+        self._bytes[sender] += size
+        self._places_after[sender, before] += 1
+        return True
+
+    def following(self, chain: str) -> Iterator[tuple[str, list[ClosedRound]]]:
+        """Rounds that may follow this chain value before the log has begun: the value after each, and all its texts.
 
         Not those that were tried in vain, nor those only from who has relayed such.
         """
@@ -297,7 +310,7 @@ class Recovery:
                 if closed not in self._refused and any(self._in_vain[sender] < MOST_REFUSED for sender in senders)
             ]
             if texts:
-                yield texts
+                yield value, texts
 
     def path(self, known: Mapping[str, int]) -> list[list[ClosedRound]] | None:
         """The relayed rounds from one that is `known` to the target, in order, each in all its texts.
@@ -315,3 +328,15 @@ class Recovery:
             path.append(found)
             value = found[0].before
         return path[::-1]
+
+
+def _is_sized(closed: ClosedRound, peers: int) -> bool:
+    """Whether its lists are as long as those of a round of so many peers: in memory they take more than as text."""
+    answers, asks, unspent = closed.answers, closed.asks, closed.unspent
+    return (
+        len(answers) == peers
+        and len(unspent) == len(asks)
+        and all(len(row) <= peers for row in unspent)
+        and all(len(one.lengths) == peers for one in asks)
+        and len(closed.votes) <= peers
+    )

@@ -1,6 +1,6 @@
 """The state machine that every organization runs over the common log: entries in, rounds out.
 
-No input, no output, no clock. What an entry does follows from the entries before it, so all who read the same log stand
+No input, no output, and nothing that depends on a clock. What an entry does follows from the entries before it, so all who read the same log stand
 at the same place. What is signed, by whom and when, is up to the peer that runs it (`federation.peer`); the rules that
 its signatures must keep are in `chain`. What entries do in a log that has begun is in `rounds`; here is which of them
 are looked at, and how a new log begins after a lost one.
@@ -14,7 +14,6 @@ import contextlib
 from collections.abc import Generator, Iterator, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.replica.chain import closed_chain
 from privatile.federation.replica.entries import (
     AnyEntry,
     Checkpoint,
@@ -101,8 +100,8 @@ class Replica(Rounds):
         if isinstance(entry, Relay):
             if entry.epoch == self.epoch:
                 yield Happening("relayed", entry.closed.round, entry.sender)
-                recovery.relay(entry.sender, entry.closed, len(payload), tuple(self.study.clients))
-                yield from self._go_on(recovery)
+                if recovery.relay(entry.sender, entry.closed, len(payload), tuple(self.study.clients)):
+                    yield from self._go_on(recovery)
             return
         if not (yield from self._wait(entry.sender, payload, signed=True)):
             return
@@ -112,7 +111,7 @@ class Replica(Rounds):
                 recovery.hear(entry, payload, self._signer_of(entry, payload), place)
                 if entry.last is not None:
                     recovery.relay(entry.sender, entry.last, len(payload), tuple(self.study.clients))
-                yield from self._go_on(recovery)
+                yield from self._go_on(recovery, heard=True)
         if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
             recovery.abort_votes.add(entry.sender)
             yield self._happening("vote", entry.sender, "for: abort")
@@ -147,19 +146,22 @@ class Replica(Rounds):
             yield self._happening("refused", sender, text)
         return False
 
-    def _go_on(self, recovery: Recovery) -> Iterator[Happening]:
-        """Something was said or relayed: go to the target, or where the log is to begin, or as far as rounds lead."""
+    def _go_on(self, recovery: Recovery, *, heard: bool = False) -> Iterator[Happening]:
+        """Something was said or relayed: go to the target, or where the log is to begin, or as far as rounds lead.
+
+        Where it begins follows from what was `heard` of where peers stand, and from the rounds that are known here.
+        """
         if recovery.target is not None:
             yield from self._reach(recovery, recovery.target)
             return
         if recovery.choice is not None:
             return
-        for step in (self._go_forward, self._choose):
-            keys = dict(self.keys)
-            yield from step(recovery)
-            if self.keys != keys:
-                yield from self._read_anew(recovery)
-                return
+        keys, place = dict(self.keys), (self.chain, self.committed)
+        yield from self._go_forward(recovery)
+        if self.keys == keys and (heard or (self.chain, self.committed) != place):
+            yield from self._choose(recovery)
+        if self.keys != keys:
+            yield from self._read_anew(recovery)
 
     def _go_forward(self, recovery: Recovery) -> Iterator[Happening]:
         """Follow what was relayed as far as it goes."""
@@ -169,7 +171,7 @@ class Replica(Rounds):
         before = -1
         while before < self.closed and not self.ended:
             before = self.closed
-            for found in recovery.following(self.chain):
+            for _, found in recovery.following(self.chain):
                 if (yield from self._try(recovery, [found])):
                     break
 
@@ -190,10 +192,9 @@ class Replica(Rounds):
         So where the first is another than the one here, the one here will never be committed.
         """
         if self.closed == self.committed + 1:
-            for first in recovery.following(self._history.chains[self.committed]):
-                value = closed_chain(first[0], tuple(self.study.clients))
+            for value, first in recovery.following(self._history.chains[self.committed]):
                 if value != self.chain:
-                    yield from ([first, second] for second in recovery.following(value))
+                    yield from ([first, second] for _, second in recovery.following(value))
 
     def _choose(self, recovery: Recovery) -> Iterator[Happening]:
         """Go where the new log is to begin, where that follows from what was said."""

@@ -94,6 +94,10 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     return broken or _broken_plan(study)
 
 
+NOTE_BYTES = 900
+"""A bound of a signed vote, or of a restored ledger, as a closed round holds it."""
+
+
 def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple[str, str]]:
     """Broken rules of a study without a coordinator, each with its setting."""
     clients, fewest = len(study.clients), max(2, 3 * tolerate + 1)
@@ -105,8 +109,8 @@ def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple
     if clients and study.quorum != clients:
         rule = f"must be left out, or be {clients}, in a study without a coordinator: there a round closes when all"
         yield f"{rule} have answered, or after its deadline; got {short(study.quorum)}.", "quorum"
-    # A closed round with all its signed answers is one entry of a log, for those who lack it.
-    size = clients * (700 + 70 * len(study.levels))
+    # A closed round is one entry of a log, for those who lack it, with the votes of a quorum for one decision at least.
+    size = 0 if tolerate < 0 else study.closed_round_bytes + study.signing_quorum * NOTE_BYTES
     if size > LARGEST_ASK:
         rule = f"a closed round of {clients:,} clients would take about {size:,} bytes, and an entry may have"
         yield f"{rule} {LARGEST_ASK:,}: without a coordinator ask fewer clients, or for fewer levels.", "clients"

@@ -25,7 +25,7 @@ from privatile.estimator.schedule import Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
 from privatile.federation.study.arrivals import LEFT_OUT, PATIENCE, REMARKS, Arrivals
-from privatile.federation.study.rules import broken_rules
+from privatile.federation.study.rules import NOTE_BYTES, broken_rules
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,15 @@ class FederationStudy(Hashed):
     def votes_to_close(self) -> int:
         """f + 1: so many peers close a round without everybody's answer, one of them honest at least."""
         return (self.tolerate or 0) + 1
+
+    @cached_property
+    def closed_round_bytes(self) -> int:
+        """A bound of a closed round with every signed answer, the votes that close it and a quorum's to abort.
+
+        It is one entry of a log, for those who lack the round. What is left of an entry is for other votes.
+        """
+        answers = len(self.clients) * (700 + 70 * len(self.levels))
+        return answers + (self.votes_to_close + self.signing_quorum) * NOTE_BYTES
 
     @cached_property
     def asked_levels(self) -> tuple[float, ...]:

@@ -144,7 +144,8 @@ CERTIFICATE_FAILURES = (
     (
         "expired",
         "the broker's certificate has expired (or this machine's clock is ahead). The coordinator renews it with "
-        "`privatile federation renew`; nothing is lost, this client keeps trying.",
+        "`privatile federation renew`, an organization without a coordinator by starting its peer again; nothing is "
+        "lost, this client keeps trying.",
     ),
     (
         "not yet valid",
@@ -154,12 +155,12 @@ CERTIFICATE_FAILURES = (
     (
         "mismatch|not valid for",
         "the broker's certificate is for another host name. The coordinator adds the name with "
-        "`privatile federation renew --host NAME`.",
+        "`privatile federation renew --host NAME`; without a coordinator the name is part of the roster.",
     ),
     (
         "",
-        "the broker's certificate was not signed by the authority of the invitation: this is another broker, or "
-        "someone intercepts the connection. Compare fingerprints with the coordinator before going on.",
+        "the broker's certificate was not signed by the authority of the invitation or roster: this is another "
+        "broker, or someone intercepts the connection. Compare fingerprints with whoever runs it before going on.",
     ),
 )
 """What OpenSSL says of a certificate (a pattern), and what it means; the last fits everything else."""
