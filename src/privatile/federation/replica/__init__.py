@@ -1,7 +1,7 @@
 """A federation without a coordinator: every organization runs the same state machine over one ordered log.
 
-No input, no output, no clock but in `peer_log` and `stored`, which keep and read a peer's own file. (A replica holds its
-rounds in a run's file in memory, whose times say when they were applied here; no chain value depends on them.)
+No input, no output, no clock but in `peer_log` and `stored`, which keep and read a peer's own file. (A replica holds
+its rounds in a run's file in memory, whose times say when they were applied here; no chain value depends on them.)
 
 entries     what organizations write into the log, signed
 chain       one hash for everything that was asked, answered and decided; why no two histories can both be committed

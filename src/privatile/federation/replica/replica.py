@@ -1,9 +1,9 @@
 """The state machine that every organization runs over the common log: entries in, rounds out.
 
-No input, no output, and nothing that depends on a clock. What an entry does follows from the entries before it, so all who read the same log stand
-at the same place. What is signed, by whom and when, is up to the peer that runs it (`federation.peer`); the rules that
-its signatures must keep are in `chain`. What entries do in a log that has begun is in `rounds`; here is which of them
-are looked at, and how a new log begins after a lost one.
+No input, no output, and nothing that depends on a clock. What an entry does follows from the entries before it, so all
+who read the same log stand at the same place. What is signed, by whom and when, is up to the peer that runs it
+(`federation.peer`); the rules that its signatures must keep are in `chain`. What entries do in a log that has begun is
+in `rounds`; here is which of them are looked at, and how a new log begins after a lost one.
 
 What a liar can do is stop the run, and the log's operator too: withhold entries, fill the log, or propose a question
 on the very edge of the tolerance, which one processor accepts and another refuses (their answers are then to different
