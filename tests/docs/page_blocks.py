@@ -31,7 +31,7 @@ again but held against what they name (stale_lines.py)."""
 ELSEWHERE = ("python -m privatile_flower.simulate",)
 """What another test runs, with draws it knows: apps/flower/tests/test_runs.py."""
 
-PORTS = ("47222", "47223", "47224", "47225", "47226", "47227", "9464", "8443")
+PORTS = ("27222", "27223", "27224", "27225", "27226", "27227", "9464", "8443")
 """The ports that pages name; here any free ones, so that two test runs on one machine do not meet."""
 
 SHORTER = {"--replications 1000": "--replications 2", "--off 0.1": "--off 0.4"}

@@ -151,6 +151,7 @@ def own_record(path: Path, finished: Peers) -> Record:
     body = copy.deepcopy(release_of_peers(finished["north"].folder)["body"])
     with RunStore.frozen(path) as store:
         body["transcript"]["digest"] = transcript_digest(store)
+        ((body["transcript"]["rounds"],),) = store.query("SELECT count(DISTINCT round) FROM rounds")
     return resigned(finished, body)
 
 
@@ -329,3 +330,38 @@ def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     assert checked.exit_code == 1
     assert "nobody is admitted yet" in checked.output
     assert "privatile peer run" in runner.invoke(main, ["watch", str(folder.path), "--once"]).output
+
+
+def test_a_file_that_lacks_rounds_is_called_so_and_nothing_else(
+    finished: Peers, record: Record, tmp_path: Path
+) -> None:
+    """A copy of the file alone, made while it was written, is not a forgery."""
+    (found,) = verify_record(record, altered_file(finished, tmp_path, "DELETE FROM rounds WHERE round > 4")).failed
+    assert found.startswith("the run's file has all rounds of the record: it has 4 of 6: ")
+    assert "privatile federation backup" in found
+
+
+def test_a_peer_that_was_away_at_the_end_catches_up_and_then_signs(tmp_path: Path) -> None:
+    peers = Peers(tmp_path)
+    west = peers["west"].folder
+    peers.play(5)
+    with RunStore.open(west.store_file, read_only=True) as store:
+        early = store.to_bytes()
+    peers.play()
+    peers.close()
+    west.store_file.write_bytes(early)
+    given = tmp_path / "record.json"
+    write_record(release_of_peers(peers["north"].folder), given)
+    refused = CliRunner().invoke(main, ["release", str(west.path), "--sign", str(given)])
+    assert refused.exit_code == 2
+    assert (
+        "west has 4 rounds of the run, without its end, and the record is of the whole run, 6 rounds" in refused.output
+    )
+    assert "privatile peer catch-up" in refused.output
+    caught_up = ["peer", "catch-up", str(west.path), "--from", str(run_file(peers))]
+    done = CliRunner().invoke(main, caught_up)
+    assert "New here: 2 rounds and the end of the run. west has 6 rounds; the run is finished here." in done.output
+    again = CliRunner().invoke(main, caught_up)
+    assert "New here: 0 rounds. west has 6 rounds; the run is finished here." in again.output
+    signed = CliRunner().invoke(main, ["release", str(west.path), "--sign", str(given)])
+    assert signed.exit_code == 0, signed.output

@@ -19,7 +19,7 @@ from privatile.federation.peer.running import PORT_IN_USE
 from privatile.federation.peer.votes import VoteBox, completed
 from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.history import Quarantine
-from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.cluster_configuration import MAKING, READING, cluster_accounts
 from privatile.federation.setup.peer_folder import PeerFolder
@@ -182,9 +182,14 @@ def test_a_peers_port_that_is_taken(enrolled: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = BrokerSettings("127.0.0.1", taken.getsockname()[1], ("localhost",))
         with pytest.raises(BrokerError, match="enroll into a new folder"):
-            EmbeddedBroker(files, settings, PORT_IN_USE)._check_port()
+            EmbeddedBroker(files, settings, PORT_IN_USE).check_ports()
         with pytest.raises(BrokerError, match="federation renew --port"):
-            EmbeddedBroker(files, settings)._check_port()
+            EmbeddedBroker(files, settings).check_ports()
+        free = BrokerSettings("127.0.0.1", free_port(), ("localhost",))
+        with pytest.raises(
+            BrokerError, match=f"cannot listen on 127.0.0.1:{settings.port}: .*enroll into a new folder"
+        ):
+            EmbeddedBroker(files, free, PORT_IN_USE, cluster_port=settings.port).check_ports()
 
 
 def test_a_site_may_allow_certain_rosters_only(enrolled: Path) -> None:

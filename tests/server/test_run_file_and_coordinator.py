@@ -1,3 +1,4 @@
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -63,6 +64,23 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, stop: int) -> None:
         assert second.tracks[level_index].state == whole.tracks[level_index].state
         assert second.result(level_index).confidence_interval == whole.result(level_index).confidence_interval
     assert RunStore.open(tmp_path / "part.db").finished is not None
+
+
+def test_the_file_of_a_finished_run_is_complete_alone_also_where_somebody_has_it_open(tmp_path: Path) -> None:
+    """People hand it to others by itself; a dashboard may have it open when the run ends."""
+    path = tmp_path / "run.db"
+    coordinator = Coordinator(RunStore.create(path, "r1", SPEC))
+    answer(coordinator, 2)
+    with RunStore.open(path, read_only=True) as reader:
+        assert len(list(reader.all_rounds())) == 4
+        answer(coordinator, 8)
+        coordinator.finish()
+        coordinator.store.close()
+        shutil.copy(path, tmp_path / "alone.db")
+        assert reader.finished is None  # it has read the file before
+    with RunStore.open(tmp_path / "alone.db", read_only=True) as copy:
+        assert len(list(copy.all_rounds())) == 20
+        assert copy.finished is not None
 
 
 def test_a_run_is_not_finished_before_its_last_round(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from privatile.cli.options import file, number, text
 from privatile.cli.reading_options import ReadingOptions
 from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
-from privatile.core.words import counted
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -232,4 +231,4 @@ def catch_up(folder: "PeerFolder", other: Path) -> None:
     """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
     from privatile.federation.peer.running import catch_up as follow
 
-    click.echo(f"New here: {counted(follow(folder, other), 'round')}.")
+    click.echo(follow(folder, other))

@@ -63,7 +63,7 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
     from privatile.federation.record.checks import VerificationFailed
     from privatile.federation.record.countersignature import read_statement, statement_lines
     from privatile.federation.record.document import read_record, write_record
-    from privatile.federation.record.peers import release_of_peers, sign_as_peer
+    from privatile.federation.record.peers import check_has_rounds, release_of_peers, sign_as_peer
     from privatile.federation.record.verification import verify_record
 
     study = directory.study()
@@ -76,6 +76,7 @@ def _release_by_peer(directory: "PeerFolder", output: Path, given: Path | None) 
         record = release_of_peers(directory)
     else:
         record, output = read_record(given), given
+        check_has_rounds(record, directory)
         checked = verify_record(record, directory.store_file, complete=False)
         if checked.failed:
             click.echo(checked.to_text())

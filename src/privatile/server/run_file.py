@@ -356,9 +356,14 @@ class RunStore:
         self.finished = now
 
     def close(self) -> None:
-        """Close the file. A finished run becomes a single file: its log is folded in, unless somebody is reading."""
+        """Close the file. A finished run is complete in its one file, which people copy: its log is folded in.
+
+        Where somebody has the file open, the log stays beside it, empty.
+        """
         if self.finished is not None and self._writes:
             with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA busy_timeout = 1000")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._connection.execute("PRAGMA busy_timeout = 0")
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()

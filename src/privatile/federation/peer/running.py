@@ -10,6 +10,7 @@ from pathlib import Path
 from privatile.client.coins import Coins
 from privatile.client.ledger.file_systems import require_volume
 from privatile.client.sources.source import Source
+from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.federation.peer.service import PeerService
 from privatile.federation.peer.votes import VoteBox
@@ -73,6 +74,8 @@ def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: Pee
             say(f"study       {study.title}, {len(study.clients)} peers, hash {study.digest[:16]}")
             say(f"roster      {service.roster.fingerprint}")
             say(f"store       {folder.store_file} ({service.replica.committed} of {study.rounds} rounds committed)")
+            if service.replica.finished:
+                say(f"finished    this peer stays {options.linger:g} s for others who lack rounds, then ends")
             async with hosted(service, join.ops_host, join.ops_port, join.ops_names, say):
                 return await service.run()
 
@@ -121,7 +124,9 @@ def start_server(folder: PeerFolder, keys: Mapping[str, PublicKeys], say: Say) -
         say("certificate issued again: it would have ended within a month")
     before = files.configuration.read_bytes() if files.configuration.exists() else b""
     folder.write_configuration(Roster(keys, ()))
-    broker = EmbeddedBroker(files, settings, PORT_IN_USE)
+    servers = folder.peers().servers
+    cluster_port = servers[folder.client].cluster_port if len(servers) > 1 else None
+    broker = EmbeddedBroker(files, settings, PORT_IN_USE, cluster_port)
     broker.start(unchanged=before == files.configuration.read_bytes())
     how = "adopted" if broker.adopted else "started"
     say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
@@ -152,14 +157,20 @@ def recover(folder: PeerFolder, epoch: int | None = None) -> int:
             peer_log.close()
 
 
-def catch_up(folder: PeerFolder, other: Path) -> int:
-    """Take over the rounds of another peer's file, each checked as if it came from the log; gives how many were new."""
+def catch_up(folder: PeerFolder, other: Path) -> str:
+    """Take over the rounds of another peer's file, each checked as if it came from the log; says what was new."""
     with lock_folder(folder.pid_file, "peer"):
         peer_log = open_log(folder)
         try:
-            return peer_log.catch_up(peer_log.replica(folder.peers().keys), other)
+            replica = peer_log.replica(folder.peers().keys)
+            before, had_finished = replica.committed, replica.finished
+            peer_log.catch_up(replica, other)
         finally:
             peer_log.close()
+    new = counted(replica.committed - before, "round")
+    end = " and the end of the run" if replica.finished and not had_finished else ""
+    state = "finished" if replica.finished else "not finished"
+    return f"New here: {new}{end}. {folder.client} has {counted(replica.committed, 'round')}; the run is {state} here."
 
 
 def _check_goes_on(folder: PeerFolder) -> None:

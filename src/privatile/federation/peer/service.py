@@ -142,7 +142,10 @@ class PeerService:
                 except LogLost as error:
                     self._notes.begins("log lost", str(error))
                 except (BrokerError, nats.errors.Error, TimeoutError) as error:
-                    self._notes.begins("no broker", f"{str(error) or type(error).__name__} This peer keeps trying.")
+                    text = f"{str(error) or type(error).__name__} This peer keeps trying."
+                    if self.replica.committed and not self.replica.finished:
+                        text += " If the others have finished and gone: `privatile peer catch-up DIR --from RUN.DB`."
+                    self._notes.begins("no broker", text)
                 if self._was_connected:
                     place = failures = 0
                 elif not self._reached or failures >= MOST_FAILURES:

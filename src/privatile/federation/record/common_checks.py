@@ -139,12 +139,25 @@ def run_of_record(
             checks.add("the run's file can be read", False, str(error))
         if store is not None:
             same = store.run == study.run and store.spec.digest == spec_digest
-            if checks.add("the run's file is of this study", same):
+            if not checks.add("the run's file is of this study", same) or _lacks_rounds(checks, body, store):
+                store = None
+            else:
                 digest = part(body, "transcript").get("digest")
                 checks.add("the run's file is the one the record names", transcript_digest(store) == digest)
-            else:
-                store = None
         yield store
+
+
+def _lacks_rounds(checks: Checks, body: dict[str, Any], store: RunStore) -> bool:
+    """Whether a run's file ends before its record does: then nothing else of it can be the record's."""
+    told = part(body, "transcript").get("rounds")
+    ((held,),) = store.query("SELECT count(DISTINCT round) FROM rounds")
+    if not isinstance(told, int) or held >= told:
+        return False
+    why = (
+        f"it has {held:,} of {told:,}: an older copy, or one of the file alone that was made while a program had it "
+        "open. `privatile federation backup DIR NEW` makes complete copies"
+    )
+    return not checks.add("the run's file has all rounds of the record", False, why)
 
 
 class Recomputed(NamedTuple):

@@ -71,6 +71,22 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
     return sign_as_peer({"body": body, "signatures": {"peers": {}, "clients": {}}}, folder)
 
 
+def check_has_rounds(record: dict[str, Any], folder: PeerFolder) -> None:
+    """Refuse to compare a record with the file of a peer that has not got as far: it was away at the end."""
+    if record["body"].get("study_hash") != folder.study().digest:
+        return  # which is said elsewhere
+    told = part(record["body"], "transcript").get("rounds")
+    with RunStore.frozen(folder.store_file) as store:
+        ((held,),) = store.query("SELECT count(DISTINCT round) FROM rounds")
+        behind = isinstance(told, int) and held < told
+        if behind or store.finished is None:
+            raise InputError(
+                f"{folder.client} has {held:,} rounds of the run, without its end, and the record is of the whole run"
+                f"{f', {told:,} rounds' if behind else ''}. First take over what it lacks: `privatile peer run`, or "
+                f"`privatile peer catch-up {folder.path} --from RUN.DB` with another organization's file."
+            )
+
+
 def sign_as_peer(record: dict[str, Any], folder: PeerFolder) -> dict[str, Any]:
     """The record with this peer's signature of the body and its statement, after comparing both files.
 

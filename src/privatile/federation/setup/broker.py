@@ -34,9 +34,16 @@ PORT_IN_USE = (
 class EmbeddedBroker:
     """One nats-server process with our configuration: start it (or adopt a running one), stop it."""
 
-    def __init__(self, files: BrokerFiles, settings: BrokerSettings, port_in_use: str = PORT_IN_USE) -> None:
-        """`port_in_use` says what people can do about a port that is taken."""
+    def __init__(
+        self,
+        files: BrokerFiles,
+        settings: BrokerSettings,
+        port_in_use: str = PORT_IN_USE,
+        cluster_port: int | None = None,
+    ) -> None:
+        """`port_in_use` says what people can do about a port that is taken, `cluster_port` is for other servers."""
         self._port_in_use = port_in_use
+        self._ports = (settings.port, *(() if cluster_port is None else (cluster_port,)))
         self.files = files
         self.settings = settings
         self.binary, self.version, self.passed_over = find_binary()
@@ -62,7 +69,7 @@ class EmbeddedBroker:
         if not self.adopted:
             if self._process is not None:
                 self._process.wait()
-            self._check_port()
+            self.check_ports()
             self.files.pid.unlink(missing_ok=True)
             try:
                 self._process = subprocess.Popen(
@@ -77,16 +84,18 @@ class EmbeddedBroker:
                 raise does_not_run(self.binary, error) from None
         self._wait()
 
-    def _check_port(self) -> None:
+    def check_ports(self) -> None:
+        """Refuse a port that is taken, before the server does in its own words."""
         family = socket.AF_INET6 if ":" in self.settings.listen else socket.AF_INET
-        try:
-            socket.create_server((self.settings.listen, self.settings.port), family=family).close()
-        except OSError as error:
-            reason = str(error.strerror).partition(" (while")[0]  # Python adds the address that is named here anyway
-            raise BrokerError(
-                f"the broker cannot listen on {self.settings.listen}:{self.settings.port}: {reason}. "
-                f"Another program uses the port, or the address is not this machine's. {self._port_in_use}"
-            ) from None
+        for port in self._ports:
+            try:
+                socket.create_server((self.settings.listen, port), family=family).close()
+            except OSError as error:
+                reason = str(error.strerror).partition(" (while")[0]  # Python adds the address that is named here
+                raise BrokerError(
+                    f"the broker cannot listen on {self.settings.listen}:{port}: {reason}. "
+                    f"Another program uses the port, or the address is not this machine's. {self._port_in_use}"
+                ) from None
 
     def _wait(self) -> None:
         until = time.monotonic() + START_SECONDS
