@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
 from privatile.federation.peer.conduct import proposal_delay
-from privatile.federation.peer.running import PORT_IN_USE
+from privatile.federation.peer.running import PORT_IN_USE, recover
 from privatile.federation.peer.votes import VoteBox, completed
 from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.history import Quarantine
@@ -245,3 +245,14 @@ def test_the_turn_to_propose_goes_round() -> None:
         assert delays == [0.0, 0.3, 0.6, 1.2, 2.4]
         assert proposal_delay(number % 5, number, 5) == 0.0
     assert max(proposal_delay(place, 3, 100) for place in range(100)) == 30.0
+
+
+def test_a_logs_number_that_was_mistyped_is_refused(enrolled: Path) -> None:
+    """It could not be taken back: a new log has a higher number."""
+    folder = PeerFolder.open(enrolled / "north")
+    folder.admit(files(enrolled))
+    for number in ("1000001", str(10**26)):
+        refused = call("peer", "recover", folder.path, "--epoch", number, "--yes")
+        assert refused.exit_code == 2, refused.output
+        assert "of at most 1,000,000; got" in refused.output
+    assert recover(folder) == 1

@@ -1,6 +1,7 @@
 """Committees and trees of a federation without a coordinator: exact probabilities, counted messages, kept results."""
 
 import itertools
+import json
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ from studies.leaderless import committees, shapes
 from studies.leaderless.run import MEASURED, RESULTS, all_rounds
 from studies.leaderless.shapes import Round
 
+PAGE = Path(__file__).parents[2] / "docs" / "leaderless.md"
 COSTS = MEASURED._replace(hop=0.001)
 
 
@@ -72,7 +74,7 @@ def test_a_round_takes_at_least_its_work_and_a_queue_more() -> None:
 
 
 def test_the_page_shows_the_kept_results() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "leaderless.md").read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     rows = {(row.peers, row.shape): row for row in read_rows(RESULTS / "rounds.csv", Round) if row.hop == 0.02}
     shown = re.findall(r"^\| ([\d,]+) \| (everybody|committee of|tree, groups of) ?(\d*) \| (.+) \|$", text, re.M)
     assert len(shown) == 7
@@ -102,3 +104,34 @@ def test_the_kept_results_are_those_of_the_program(tmp_path: Path) -> None:
         assert row.probability == pytest.approx(float(committees.broken(row.peers, row.liars, row.members)), rel=1e-5)
     rows = read_rows(RESULTS / "groups.csv", committees.Groups)
     assert all(row.one == pytest.approx(float(committees.broken(*row[:3])), rel=1e-5) for row in rows)
+
+
+def test_the_page_shows_what_was_measured() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    kept = json.loads((PAGE.parents[1] / "benchmarks" / "results" / "leaderless.json").read_text(encoding="utf-8"))
+    rates, failover = kept["rates"], kept["failover"]
+    assert all(one["holds"] for one in (rates, failover["kill_9"], failover["sigterm"]))
+    alone, replicated = np.median(rates["one_server"]), np.median(rates["three_replicas"])
+    said = f"commit {alone:.0f} rounds a second with one server and {replicated:.0f} with three replicas"
+    assert f"{said}, {str(rates['ratio_of_medians'])[1:4]} of it" in text
+    killed, asked = failover["kill_9"]["seconds"], failover["sigterm"]["seconds"]
+    assert f"closes for {killed[0]:.1f} to {killed[-1]:.1f} s" in text
+    assert f"SIGTERM for {asked[0]:.2f} to {asked[-1]:.2f} s ({len(asked)} of each)".replace(" 0.", " .") in text
+    assert len(killed) == len(asked)
+    shown = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \| ([\d,]+) \| ([\d.]+) ms \|$", text, re.M)
+    assert [int(row[0]) for row in shown] == [run["peers"] for run in kept["peers"]["runs"]]
+    for run, (_, *cells) in zip(kept["peers"]["runs"], shown, strict=True):
+        bytes_, processor = run["bytes_delivered_per_round"] / 1000, run["processor_ms_per_round_and_peer"]
+        expected = [run["rounds_per_second"], run["entries_per_round"], bytes_, processor]
+        assert [float(cell.replace(",", "")) for cell in cells] == pytest.approx(expected, rel=0.04)
+
+
+def test_the_page_says_how_often_groups_are_broken() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = {row[:3]: row for row in read_rows(RESULTS / "groups.csv", committees.Groups)}
+    tenth, fifth = rows[1000, 100, 31], rows[1000, 200, 31]
+    assert (
+        f"{tenth.one * 1e5:.0f}·10⁻⁵ and some group with at most .003; with a fifth of liars 3% of all groups" in text
+    )
+    assert tenth.any < 0.003
+    assert fifth.one == pytest.approx(0.03, abs=0.005)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,7 +16,7 @@ from privatile.federation.study.study import ClientAgreement, FederationStudy
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
-from tests.federation.replica.kit import StoredPeer, drawn, key_of, make_study, run
+from tests.federation.replica.kit import StoredPeer, drawn, key_of, make, make_study, run
 
 SILENT = {("peer2", 5), ("peer2", 6), ("peer0", 9)}
 """Who does not answer which round."""
@@ -109,3 +111,15 @@ def test_other_draws_give_another_transcript(monkeypatch: pytest.MonkeyPatch) ->
     common, _ = leaderless()
     monkeypatch.setattr("tests.federation.replica.test_same_run.drawn", lambda name, one: one.length // 2)
     assert transcript(in_process()) != transcript(common)
+
+
+def test_no_chain_value_depends_on_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = []
+    for start, step in ((0.0, 0.0), (1e9, 12.5)):
+        clock = itertools.count()
+        monkeypatch.setattr(time, "time", lambda start=start, step=step, clock=clock: start + step * next(clock))
+        peers = make(4, 3)
+        run(peers, [])
+        assert next(clock) > 0  # it was asked
+        values.append([peer.replica.head for peer in peers])
+    assert values[0] == values[1]
