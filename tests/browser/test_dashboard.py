@@ -100,6 +100,11 @@ def test_a_silent_client_and_an_alarm_show(watched: Callable[..., Any], tmp_path
         page.locator("#alarms", has_text="client south is silent").wait_for(timeout=PATIENCE)
         assert page.locator("#status").inner_text() == "paused"
         assert page.locator("#alarms code").inner_text() == "join"  # a command looks like one
+        # Other words for the same alarm change the words only: nothing new is read aloud.
+        page.evaluate("document.querySelector('#alarms li').dataset.kept = 'yes'")
+        run.sql("UPDATE events SET text = 'client south was silent 2 min ago: `join`'")
+        page.locator("#alarms li[data-kept]", has_text="2 min ago").wait_for(timeout=PATIENCE)
+        assert page.locator("#alarms li[data-kept] code").inner_text() == "join"
         # What is wrong stands above the estimate, what happened at the end of the page.
         places = [page.locator(part).bounding_box()["y"] for part in ("#status", "#alarms", "#estimate", "#events")]
         assert places == sorted(places)

@@ -63,6 +63,65 @@ def test_the_state_follows_the_file(tmp_path: Path) -> None:
     json.dumps(live.state, allow_nan=False)
 
 
+def test_a_page_that_is_opened_late_gets_the_time_of_day(tmp_path: Path) -> None:
+    """It sets its clock by it: before, it was as far behind as the last change."""
+    run = SlowRun(tmp_path / "run.db", rounds=80)
+    run.go(10)
+    run.sql("UPDATE rounds SET at = at - 3600")
+    with served(make_app(tmp_path / "run.db", interval=0.05)) as client:
+        until(lambda: state_of(client).get("done") == 10)
+        time.sleep(0.2)  # nothing changes any more
+        before = time.time()
+        assert state_of(client)["now"] >= before
+        with client.stream("GET", "/events") as stream:
+            line = next(line for line in stream.iter_lines() if line.startswith("data: "))
+        state = json.loads(line.removeprefix("data: "))
+        assert before <= state["now"] <= time.time()
+        assert state["done"] == 10
+
+
+def test_the_pace_is_that_of_the_last_rounds_and_ends_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose first rounds took a tenth of a second and whose last ones wait five for somebody."""
+    run = SlowRun(tmp_path / "run.db", rounds=60)
+    run.go(26)
+    began = time.time() - 32.0
+    run.sql("UPDATE rounds SET at = ? + min(round, 20) * 0.1 + max(round - 20, 0) * 5", (began,))
+    live = LiveRun(tmp_path / "run.db")
+    live.refresh()
+    assert live.state["rate"] == pytest.approx(0.2, rel=0.05)
+    done = CliRunner().invoke(main, ["watch", str(tmp_path / "run.db"), "--once"]).output
+    assert "26 of 60 rounds, 0.2 per second, 3 min left" in done
+    real = time.time
+    for later, rate in ((8.0, 0.178), (60.0, None)):  # it is measured again, though no round came
+        monkeypatch.setattr(time, "time", lambda later=later: real() + later)
+        assert live.refresh()
+        assert live.state["rate"] == (rate and pytest.approx(rate, rel=0.1))
+    live.close()
+
+
+def test_a_path_that_does_not_exist_is_waited_for_and_this_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privatile.dashboard.serving.run_server", lambda paths, bound, *arguments: bound.close())
+    later = tmp_path / "later"
+    done = CliRunner().invoke(main, ["dashboard", str(later)])
+    assert f"{later} does not exist yet: waiting for it\n" in done.stderr
+    live = LiveRun(later)
+    assert not live.refresh()
+    later.mkdir()
+    live.refresh()
+    assert str(later / "run.db") in live.state["waits_for"]
+    run = SlowRun(later / "run.db", rounds=20)
+    run.go(1)
+    assert live.refresh()
+    assert live.state["done"] == 1
+    live.close()
+    done = CliRunner().invoke(main, ["dashboard", str(later)])
+    assert "does not exist" not in done.stderr  # the control
+
+
 def test_alarms_come_from_the_file(tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=80, clients=3)
     run.go(10)

@@ -13,6 +13,8 @@ from privatile.cli import main
 from privatile.dashboard.app import make_app
 from privatile.dashboard.live import find_run
 from privatile.federation.peer.service import PeerService
+from privatile.federation.run.lock import lock_folder
+from privatile.federation.run.status import read_status
 from tests.dashboard.served import LOCAL, served, state_of, until
 from tests.federation.peers_kit import Peers, leaderless
 from tests.federation.test_peer_copies import Page
@@ -46,6 +48,24 @@ def test_a_peers_folder_shows_its_committed_rounds(tmp_path: Path) -> None:
             assert state["levels"][0]["path"]["round"] == [1, 2, 3, 4]
             assert {one["name"] for one in state["clients"]["listed"]} == set(peers.study.clients)
             assert client.get("/", headers=LOCAL).status_code == 200
+            assert (state["peer"], state["sign_of_life"]) == ("site0", "last entry")
+            assert state["status"] == "stopped"  # at once: nobody holds the folder
+            with lock_folder(folder.pid_file, "peer"):
+                until(lambda: state_of(client)["status"] == "running")
+                assert read_status(folder).state == "running"
+            until(lambda: state_of(client)["status"] == "stopped")
+            assert read_status(folder).state == "stopped"
+            await play(page, services[1:], 5)
+            services[1]._keep()
+            both = make_app(folder.path, peers.folders["site1"].path, interval=0.05)
+            with served(both) as several:  # two files of one run
+                until(lambda: all(f", as {name} sees it" in several.get("/").text for name in peers.folders))
+                assert [one["peer"] for one in several.get("/health").json()["runs"]] == ["site0", "site1"]
+            for name in peers.folders:
+                output = CliRunner().invoke(main, ["watch", str(peers.folders[name].path), "--once"]).output
+                assert f"{peers.study.run}, as {name} sees it" in output
+                assert "last entry" in output
+                assert "last heard" not in output
             page.sender = "site1"
             await page.publish(b"{}\nAAAA")
             await play(page, services, 9)

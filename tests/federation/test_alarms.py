@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import math
 import re
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from privatile.cli import main
 from privatile.dashboard.live import LiveRun
 from privatile.federation.coordinator.holders import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
+from privatile.federation.run.lock import lock_folder
 from privatile.federation.run.status import read_status
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Hello, Link
@@ -31,11 +34,18 @@ NOWHERE: Any = Port()
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
+def held() -> Iterator[contextlib.ExitStack]:
+    """What is held while the coordinator runs; to close it is to kill the coordinator."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def table(tmp_path: Path, held: contextlib.ExitStack) -> Table:
     """A coordinator whose deadline is 60 s, as far as the tests' clock goes."""
     made = Table(tmp_path, deadline=60.0, patience=3)
     made.service.metrics.set("connected", 1)
-    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: 1)
+    held.enter_context(lock_folder(made.federation.directory.pid_file))
     return made
 
 
@@ -144,12 +154,52 @@ def test_an_aborted_run_stays_aborted_whatever_is_noted_after_it(table: Table) -
     live.close()
 
 
-def test_a_paused_run_without_a_process_is_stopped(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_paused_run_without_a_process_is_stopped(table: Table, held: contextlib.ExitStack) -> None:
+    """At once and everywhere, also where the file itself does not tell: it names a process of another machine."""
+    store = table.service.coordinator.store
+    store.execute([("UPDATE writer SET machine = 'another'", ())])
     table.service._pause("too few answers")
-    assert read_status(table.federation.directory).state == "paused"
-    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: None)
+    assert told_outside(table) == ("paused", ["paused"])
+    held.close()
+    assert told_outside(table) == ("stopped", ["stopped"])
+    text = CliRunner().invoke(main, ["watch", str(table.federation.directory.path), "--once"]).output
+    assert "No process continues this run" in text
+    assert "it cannot be known" not in text
+
+
+def test_how_long_ago_something_was_is_said_anew(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, a page kept the words of the moment in which an alarm began."""
+    for name in ("site0", "site1"):
+        arrive(table, name)
+    tick(table, 61.0)
+    live = LiveRun(table.federation.directory.path)
+    assert live.refresh()
+    assert not live.refresh() or "61 s" not in live.state["alarms"][0]["text"]
+    assert "heard 11 min ago" not in live.state["alarms"][0]["text"]
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 660.0)
+    assert live.refresh()
+    assert "heard 11 min ago" in live.state["alarms"][0]["text"]
+    live.close()
+
+
+def test_events_have_their_time_and_round(table: Table) -> None:
+    table.service.journal.note("rejected", "ones is out of range", "site1", 12)
+    line = r"\d\d:\d\d:\d\d rejected site1, round 12: ones is out of range"
+    folder = str(table.federation.directory.path)
+    assert re.search(rf"^event        {line}$", CliRunner().invoke(main, ["federation", "status", folder]).output, re.M)
+    assert re.search(rf"^! {line}$", CliRunner().invoke(main, ["watch", folder, "--once"]).output, re.M)
+
+
+def told_outside(table: Table) -> tuple[str, list[str]]:
+    """The state and the alarms by `status`, and by `watch` and the dashboard, which must agree."""
     status = read_status(table.federation.directory)
-    assert (status.state, [alarm.kind for alarm in status.alarms]) == ("stopped", ["stopped"])
+    live = LiveRun(table.federation.directory.path)
+    live.refresh()
+    kinds = [alarm.kind for alarm in status.alarms]
+    assert (status.state, kinds) == (live.state["status"], [alarm["kind"] for alarm in live.state["alarms"]])
+    live.close()
+    return status.state, kinds
 
 
 def test_a_lost_broker_is_an_alarm_until_it_is_back(table: Table) -> None:
@@ -208,7 +258,9 @@ def test_check_names_what_is_wrong_with_the_run_too(table: Table, monkeypatch: p
     assert "in order" not in done.output
 
 
-def test_check_says_that_the_process_of_a_run_does_not_run(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_says_that_the_process_of_a_run_does_not_run(
+    table: Table, held: contextlib.ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("privatile.federation.setup.check.check_configuration", lambda *arguments: None)
     monkeypatch.setattr("privatile.federation.setup.check.find_binary", lambda: type("Found", (), {"path": ""}))
     folder = str(table.federation.directory.path)
@@ -219,7 +271,7 @@ def test_check_says_that_the_process_of_a_run_does_not_run(table: Table, monkeyp
         return done.output
 
     assert "Everything is in order." in said(0)  # the control: it runs
-    monkeypatch.setattr("privatile.federation.run.status.running_process", lambda path: None)  # killed
+    held.close()
     assert "ALARM  stopped: no process continues this run" in said(1)
     assert "the run's process has ended: see the alarms" in said(1)
     (alarm,) = read_status(table.federation.directory).alarms

@@ -173,7 +173,19 @@ def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
         assert done.exit_code == 2
         assert "privatile peer enroll" in done.output
         assert "backup" not in done.output
-    assert "privatile peer enroll" in call("release", enrolled / "study").output
+    told = "Give your organization's folder, the one that `privatile peer enroll` made."
+    for words in (
+        ("federation", "status"),
+        ("federation", "check"),
+        ("release", "--sign", enrolled / "record.json"),
+        ("watch", "--once"),
+        ("dashboard",),
+    ):
+        done = call(*words, enrolled / "study")
+        assert (done.exit_code, told in done.output) == (2, True), done.output
+        assert "privatile serve" not in done.output
+    assert told in call("watch", "--once", enrolled / "study" / "run.db").output
+    assert "`privatile peer run" in call("watch", "--once", enrolled / "north").output  # the control: its own folder
 
 
 @pytest.mark.network

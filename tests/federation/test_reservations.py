@@ -265,7 +265,7 @@ def test_a_client_with_an_outdated_invitation_says_what_it_waits_for_and_frees_w
 
     asyncio.run(scene())
     assert reserved(federation) == {old: 0}
-    assert "event        version site0: a hello with its signature names another version" in (
+    assert " version site0: a hello with its signature names another version" in (
         read_status(federation.directory).to_text()
     )
     federation.client("site0")  # with the present invitation

@@ -24,4 +24,8 @@ def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | N
     from privatile.dashboard.serving import show_runs
 
     address = DashboardOptions(True, at, tls, prefix="").address()
-    show_runs([find_run(run) for run in runs], address, lambda url: click.echo(f"dashboard: {url}", err=True))
+    found = [find_run(run) for run in runs]
+    for path in found:
+        if not path.exists():
+            click.echo(f"{path} does not exist yet: waiting for it", err=True)
+    show_runs(found, address, lambda url: click.echo(f"dashboard: {url}", err=True))

@@ -8,7 +8,7 @@ import click
 
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_facts
-from privatile.core.words import counted, duration, printable
+from privatile.core.words import clock_time, counted, duration, event_line, printable
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,8 +83,11 @@ def picture(state: dict[str, Any]) -> "RenderableType":
     if state["waiting"]:
         return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
     colour = COLOURS.get(state["badge"]["kind"], "yellow")
+    seen = f", as {printable(state['peer'])} sees it" if state["peer"] else ""
     parts: list[RenderableType] = [
-        Text.assemble((f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}")
+        Text.assemble(
+            (f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}{seen}"
+        )
     ]
     parts += [Text(f"! {printable(alarm['text'])}", "bold red") for alarm in state["alarms"][:SHOWN_EVENTS]]
     if state["status"] in AT_REST:
@@ -114,9 +117,8 @@ def picture(state: dict[str, Any]) -> "RenderableType":
             texts = dict.fromkeys(caveat["text"] for caveat in said if caveat["status"] == status)
             parts += [Text(f"{head}: {printable(text)}", style) for text in texts]
     for event in state["events"][:SHOWN_EVENTS]:
-        when = time.strftime("%H:%M:%S", time.localtime(event["at"]))
-        who = f" {printable(event['client'])}" if event["client"] else ""
-        parts.append(Text(f"! {when} {printable(event['kind'])}{who}: {printable(event['text'])}", "red"))
+        line = event_line(event["at"], event["kind"], event["client"], event["round"], event["text"], now=state["now"])
+        parts.append(Text(f"! {line}", "red"))
     return Group(*parts)
 
 
@@ -130,7 +132,7 @@ def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("client", "state"):
         table.add_column(head, overflow="ellipsis", max_width=40)
-    for head in ("last heard", "missed", "ε spent"):
+    for head in (state["sign_of_life"], "missed", "ε spent"):
         table.add_column(head, justify="right")
     for client in clients["listed"][:SHOWN_CLIENTS]:
         name, last = client["state"], client["last_answer"]
@@ -183,8 +185,7 @@ def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
 
 def time_of_day(at: float, now: float) -> str:
     """A time of day; with its date where it was not today."""
-    today = time.localtime(at)[:3] == time.localtime(now)[:3]
-    return time.strftime("at %H:%M:%S" if today else "at %Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"at {clock_time(at, now)}"
 
 
 def sparkline(values: list[float]) -> str:

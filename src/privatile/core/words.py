@@ -40,6 +40,29 @@ def moment(seconds: float) -> str | None:
         return None
 
 
+def clock_time(seconds: float, now: float) -> str:
+    """A time of day on this machine's clock; with its date where it was not today.
+
+    >>> len(clock_time(3600.0, 3601.0)), len(clock_time(3600.0, 400_000.0)), clock_time(1e300, 0.0)
+    (8, 19, '?')
+    """
+    try:
+        at = time.localtime(seconds)
+        return time.strftime("%H:%M:%S" if at[:3] == time.localtime(now)[:3] else "%Y-%m-%d %H:%M:%S", at)
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def event_line(at: float, kind: str, client: str | None, number: int | None, text: str, *, now: float) -> str:
+    """Something that happened in a run: when, what, to whom, in which round, and why.
+
+    >>> event_line(1.0, "closed without", "uni", 12, "by vote", now=2.0)[8:]
+    ' closed without uni, round 12: by vote'
+    """
+    who = (f" {client}" if client else "") + (f", round {number:,}" if number else "")
+    return f"{clock_time(at, now)} {printable(f'{kind}{who}: {text}')}"
+
+
 def week(seconds: float) -> str | None:
     """The ISO week of a time, in UTC; none where it is no time of our calendar.
 

@@ -1,7 +1,7 @@
 """The dashboard as a web application: a page per run, its static files, a stream of states; nothing can be changed.
 
 Every state is computed once and sent to all viewers as the same bytes. A viewer that comes, or comes back, first gets
-the last state, which holds the whole history.
+the last state, which holds the whole history, with the time of day at which it is sent.
 """
 
 import asyncio
@@ -71,9 +71,10 @@ class Feed:
         self._interval = interval
         # In one thread of its own: reading must not hold up the viewers, and SQLite keeps to the thread it began in.
         self._reader = ThreadPoolExecutor(1)
-        self.message = encode(run.state)
+        self._state = run.state
         self._news = asyncio.Condition()
         self._number = 0
+        self._message = b""
         self.viewers = 0
 
     async def follow(self) -> None:
@@ -83,11 +84,11 @@ class Feed:
             began = loop.time()
             try:
                 if await loop.run_in_executor(self._reader, self.run.refresh):
-                    await self._announce(encode(self.run.state))
+                    await self._announce(self.run.state)
             except Exception as error:
                 # The page must outlive a file that cannot be read for a moment; the reason names no record.
                 self.run.note_trouble(error)
-                await self._announce(encode(self.run.state))
+                await self._announce(self.run.state)
             # The state of a long run costs more: reading never takes more than a fifth of one core.
             await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
 
@@ -99,18 +100,24 @@ class Feed:
         state = {**self.run.state, "now": time.time(), "over": GOODBYE, "again": again}
         if state.get("status") not in OVER:
             state["badge"] = Badge("stopped", "stopped")._asdict()
-        await self._announce(encode(state))
+        await self._announce(state)
 
-    async def _announce(self, message: bytes) -> None:
+    @property
+    def state(self) -> dict[str, Any]:
+        """The last state, for somebody who comes now: a page sets its clock by `now`."""
+        return {**self._state, "now": time.time()}
+
+    async def _announce(self, state: dict[str, Any]) -> None:
+        message = encode(state)
         async with self._news:
-            self.message = message
+            self._state, self._message = state, message
             self._number += 1
             self._news.notify_all()
 
     async def stream(self) -> AsyncIterator[bytes]:
         """The last state at once, then every new one."""
         seen = self._number
-        yield b"retry: 1000\n\n" + self.message
+        yield b"retry: 1000\n\n" + encode(self.state)
         while True:
             try:
                 async with asyncio.timeout(HEARTBEAT), self._news:
@@ -120,7 +127,7 @@ class Feed:
                 yield b": still here\n\n"
                 continue
             seen = self._number
-            yield self.message
+            yield self._message
 
 
 class EventStream(StreamingResponse):
@@ -205,7 +212,7 @@ def urgency(state: dict[str, Any]) -> int:
 def health_of(run: LiveRun) -> dict[str, Any]:
     """A run's state in a few facts, for programs that watch it."""
     state = run.state
-    known = {name: state.get(name) for name in ("run", "status", "done", "planned")}
+    known = {name: state.get(name) for name in ("run", "peer", "status", "done", "planned")}
     more = {name: state.get(name) for name in ("waits_for", "trouble")}
     return {**known, **more, "badge": state["badge"]["text"], "alarms": state["alarms"]}
 
@@ -234,8 +241,7 @@ def run_routes(prefix: str, index: int) -> list[Route]:
         return EventStream(feed)
 
     async def state(request: Request) -> Response:
-        body = request.app.state.feeds[index].message.partition(b"data: ")[2].strip()
-        return Response(body, media_type="application/json")
+        return JSONResponse(request.app.state.feeds[index].state)
 
     pages = {"/": shown, "/static/{name}": static_file, "/events": events, "/state.json": state}
     return [Route(f"{prefix}{path}", page, methods=["GET"]) for path, page in pages.items()]

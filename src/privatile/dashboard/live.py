@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privatile.core.arrays import Floats
 from privatile.core.words import printable
-from privatile.errors import StoreError
+from privatile.errors import InputError, StoreError
 from privatile.estimator.values import parse_values
 from privatile.report.findings import caveat_findings
 from privatile.report.method_words import OTHER_NAMES
@@ -19,10 +21,19 @@ from privatile.report.view import LevelView, RunRecord, RunView
 from privatile.result.client_facts import lying_rank
 from privatile.result.number_words import finite
 from privatile.result.sentence import grid_text
-from privatile.server.alarms import CLIENT_KINDS, Alarm, Badge, badge, read_alarms, run_state, silent_rounds
+from privatile.server.alarms import (
+    CLIENT_KINDS,
+    Alarm,
+    Badge,
+    badge,
+    is_leaderless,
+    read_alarms,
+    run_state,
+    silent_rounds,
+)
+from privatile.server.folder import PEER_FILE, STUDY_FILE, begins, for_all_peers, is_for_all_peers, seen_by
 from privatile.server.run_file import RunStore
-from privatile.server.run_tables import begins
-from privatile.server.writer import writer_lives
+from privatile.server.writer import run_lives
 
 POINTS = 600
 """Points of a level's path: more than a phone has pixels, few enough to send to fifty viewers every second."""
@@ -30,8 +41,14 @@ POINTS = 600
 SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
+LATELY, FEWEST = 10.0, 5
+"""The rounds of so many seconds give the pace; where fewer were closed in them, so many rounds."""
+
 RECENT = 30.0
-"""Seconds over which the rate of rounds is measured."""
+"""Seconds without a round after which there is no pace, unless rounds take as long."""
+
+OLD = 2.0
+"""Seconds after which a pace is measured again, though no round came."""
 
 NEW_FILE = 5.0
 """Seconds for which a file without a run may be one that is just being made."""
@@ -40,8 +57,11 @@ EVENTS = 50
 
 
 def find_run(path: Path) -> Path:
-    """A run's file: itself, or the one in a federation's folder."""
-    return path / "run.db" if path.is_dir() else path
+    """A run's file: itself, or the one in a federation's folder; one in which no run will ever be is refused."""
+    found = path / "run.db" if path.is_dir() else path
+    if found.name == "run.db" and not found.exists() and is_for_all_peers(found.parent):
+        raise InputError(for_all_peers(found.parent))
+    return found
 
 
 class LiveRun:
@@ -64,19 +84,25 @@ class LiveRun:
         """Read what is new; true when there is anything to show that was not there before."""
         store = self._store or self._open()
         if store is None:
-            return False
+            before, found = self.state, nothing_yet(self.path)
+            if found["waits_for"] == before["waits_for"]:
+                return False
+            self.state = found
+            return True
         record = self._record = self._record or RunRecord(store)
         fresh = record.refresh(store)
         record.finished = store.query("SELECT finished FROM run")[0][0]
-        alive = writer_lives(store.query("SELECT machine, process FROM writer"))
+        alive = run_lives(store)
         quarantined = store.query("SELECT client, reason FROM quarantined")
         heard = dict(store.query("SELECT client, at FROM heard"))
         silent = silent_rounds(record.histories)
         alarms = read_alarms(store, silent, alive=alive)
         status = run_state(store, alarms, alive=alive)
         count = store.query("SELECT count(*) FROM events")
-        seen = (status, count, quarantined, heard, [alarm[:2] for alarm in alarms])
-        if not fresh and seen == self._seen:
+        # An alarm says how long ago something was: its words are other ones after a while.
+        seen = (status, count, quarantined, heard, [(*alarm[:2], alarm.text) for alarm in alarms])
+        is_old = self.state.get("rate") is not None and time.time() - self.state["now"] > OLD
+        if not fresh and seen == self._seen and not is_old:
             return False
         self._seen = seen
         columns = ("at", "kind", "client", "round", "text")
@@ -84,6 +110,8 @@ class LiveRun:
         events = [dict(zip(columns, row, strict=True)) for row in rows]
         clients = _clients(record.view(), silent, dict(quarantined), heard, alarms)
         self.state = _state(record.view(), status, events, clients) | {
+            "peer": seen_by(Path(store.path)),
+            "sign_of_life": _sign_of_life(store),
             "badge": badge(status, alarms)._asdict(),
             "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in alarms[:SHOWN_CLIENTS]],
         }
@@ -110,6 +138,7 @@ class LiveRun:
         self._store = self._record = None
 
     def _open(self) -> RunStore | None:
+        self.path = find_run(self.path)  # a folder may have come meanwhile
         if not self.path.is_file():
             return None
         try:
@@ -126,8 +155,8 @@ def nothing_yet(path: Path) -> dict[str, Any]:
     folder = path.parent
     if path.is_file():
         waits_for = f"the first look at the run's file {path}"
-    elif (folder / "study.toml").is_file():
-        who = "this organization" if (folder / "peer.json").is_file() else "the coordinator"
+    elif (folder / STUDY_FILE).is_file():
+        who = "this organization" if (folder / PEER_FILE).is_file() else "the coordinator"
         waits_for = f"{who}: `{begins(folder)}` begins the run"
     else:
         waits_for = f"the run's file {path}: the command that makes it has not begun to ask"
@@ -165,11 +194,29 @@ def _state(view: RunView, status: str, events: list[dict[str, Any]], clients: di
 
 
 def _rate(times: Floats, now: float) -> float | None:
-    """Rounds per second lately; none while there are no new ones."""
-    recent = times[times > now - RECENT]
-    if len(recent) < 2 or recent[-1] <= recent[0]:
+    """Rounds per second lately; none while there are no new ones.
+
+    Twenty rounds in two seconds, then five of five seconds each: those five are the pace. A wait that is longer than
+    such a round counts; one of a minute, here, ends it.
+
+    >>> times = np.array([*np.arange(0, 2, 0.1), 7.0, 12.0, 17.0, 22.0, 27.0])
+    >>> [_rate(times, now) and round(_rate(times, now), 2) for now in (27.0, 31.0, 37.0, 87.0)]
+    [0.2, 0.2, 0.17, None]
+    """
+    if len(times) < 2:
         return None
-    return (len(recent) - 1) / float(max(now, recent[-1]) - recent[0])
+    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, FEWEST), len(times) - 1)
+    lasted, waits = float(times[-1] - times[-1 - count]), now - float(times[-1])
+    if lasted <= 0 or waits > max(RECENT, 3 * lasted / count):
+        return None
+    return count / (lasted + max(waits - lasted / count, 0.0))
+
+
+def _sign_of_life(store: RunStore) -> str:
+    """What the time beside a client is, in two words."""
+    if not store.query("SELECT 1 FROM federation"):
+        return "last answer"
+    return "last entry" if is_leaderless(store) else "last heard"
 
 
 def _level(level: LevelView) -> dict[str, Any]:

@@ -16,6 +16,7 @@ One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run
 A run that is over has none of them.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,10 @@ NO_PROCESS = "no process continues this run; the same command continues it"
 
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
+
+SIGN_OF_LIFE = {False: "heard", True: "last entry in the log"}
+"""What the time in `heard` is, with a coordinator and without one. A site tells its coordinator every few seconds that
+it is there; a peer writes into the log what a round needs, and nothing while the run is paused."""
 
 _OPPOSITES = {
     "paused": ("paused", "resumed"),
@@ -121,6 +126,14 @@ def is_aborted(store: RunStore) -> bool:
 def is_stopped(store: RunStore) -> bool:
     """Whether the coordinator said that it stops, and none has said since that it continues."""
     return _condition(store, "stopped") is not None
+
+
+def is_leaderless(store: RunStore) -> bool:
+    """Whether the run's study has no coordinator."""
+    for (study,) in store.query("SELECT study FROM federation"):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            return "tolerate" in json.loads(study)
+    return False
 
 
 def is_lasting(store: RunStore, kind: str) -> bool:
@@ -227,11 +240,12 @@ def _condition(store: RunStore, kind: str) -> Alarm | None:
 
 def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, float], now: float) -> list[Alarm]:
     found: dict[str, Alarm] = {}
+    word = SIGN_OF_LIFE[is_leaderless(store)]
     for client, rounds in silent.items():
         times = "the last round" if rounds == 1 else f"the last {rounds:,} rounds"
         since = heard.get(client, store.created)
         # A client of a run in one process is not heard by itself: only its answers are.
-        last = f"; {_heard(client, heard, now)}" if client in heard else ""
+        last = f"; {word} {duration(now - heard[client])} ago" if client in heard else ""
         found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
     open_ended = store.spec.design == "open"
     for number, since, deadline, clients in _awaited(store):
@@ -247,7 +261,8 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
                 waited = f"{client} has not answered round {number:,} for {duration(now - since)}"
                 if open_ended:
                     waited = f"{client} is not there: start `privatile join` there again"
-                found[client] = Alarm("silent", client, since, f"{waited}; {_heard(client, heard, now)}")
+                ago = f"{duration(now - heard[client])} ago"
+                found[client] = Alarm("silent", client, since, f"{waited}; {word} {ago}")
     return list(found.values())
 
 
@@ -263,7 +278,3 @@ def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
             yield number, since, float(json.loads(study)["deadline"]), [str(client) for client in json.loads(clients)]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StoreError(f"{store.path} is damaged and cannot be read. Restore it from a backup.") from None
-
-
-def _heard(client: str, heard: Mapping[str, float], now: float) -> str:
-    return f"heard {duration(now - heard[client])} ago" if client in heard else "not heard yet"

@@ -11,6 +11,7 @@ from privatile import __version__
 from privatile.core.sqlite_types import is_as_declared, wrong_column
 from privatile.core.words import printable
 from privatile.errors import StoreError
+from privatile.server.folder import STUDY_FILE, begins, for_all_peers, is_for_all_peers
 from privatile.server.program import named, program
 
 FORMAT = 3
@@ -117,14 +118,11 @@ def missing_run(path: str | Path) -> StoreError:
     """The error for a file that does not exist."""
     if Path(path).is_dir():
         return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
-    if (folder := Path(path).parent).joinpath("study.toml").is_file():
+    if is_for_all_peers(folder := Path(path).parent):
+        return StoreError(for_all_peers(folder))
+    if (folder / STUDY_FILE).is_file():
         return StoreError(f"the run of {folder} has not begun. `{begins(folder)}` begins it.")
     return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
-
-
-def begins(folder: Path) -> str:
-    """The command that begins the run of a federation's folder, an organizer's or a peer's."""
-    return f"privatile {'peer run' if (folder / 'peer.json').is_file() else 'serve'} {folder}"
 
 
 def no_run(path: str | Path) -> StoreError:

@@ -3,6 +3,7 @@
 The process number is in the file while the run continues and is removed at its end: a finished file names no process.
 """
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 
 from privatile.errors import StoreError
 from privatile.estimator.spec import RunSpec
+from privatile.server.folder import is_held, process_file
 from privatile.server.run_file import RunStore
 from privatile.server.run_tables import WRITER
 
@@ -64,3 +66,16 @@ def writer_lives(rows: list[tuple[Any, ...]]) -> bool | None:
     except (PermissionError, OverflowError):
         return True  # another user's process; or a number that no process has, which cannot be judged
     return True
+
+
+def run_lives(store: RunStore) -> bool | None:
+    """Whether a process continues a run: by its folder's lock, else by its file; None where it cannot be known.
+
+    One rule for `status`, `check`, `watch` and dashboard.
+    """
+    path = process_file(Path(store.path).parent)
+    if path is not None:
+        # Another user's folder, or a system without such locks: the file may know.
+        with contextlib.suppress(OSError, ImportError):
+            return is_held(path)
+    return writer_lives(store.query("SELECT machine, process FROM writer"))

@@ -6,7 +6,8 @@ import time
 
 from privatile.core.words import counted
 from privatile.errors import StoreError
-from privatile.federation.run.lock import lock_folder, running_process
+from privatile.federation.run.lock import lock_folder
+from privatile.server.folder import running_process
 from privatile.server.open_rounds import Phase, end_reached
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import has_result, nothing_to_release

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privatile.core.words import counted, duration
-from privatile.federation.run.lock import running_process
 from privatile.server.alarms import Alarm
 from privatile.server.coordinator import Coordinator
+from privatile.server.folder import running_process
 from privatile.server.open_rounds import Phase
 from privatile.server.run_file import RunStore
 from privatile.survey.facts import live_facts, organiser_facts

@@ -154,6 +154,13 @@
     const key = JSON.stringify([items, none]), node = at(id);
     if (node.dataset.key === key) return;
     node.dataset.key = key;
+    // The same remarks with other words, such as "2 min ago": the items stay, so that they are not read aloud again.
+    const kinds = JSON.stringify(items.map(([kind, mark, title]) => [kind, mark, title]));
+    if (items.length && node.dataset.kinds === kinds && items.every(([, , , text], i) => Boolean(text) === Boolean(node.children[i].querySelector("p")))) {
+      items.forEach(([, , , text], i) => { if (text) withCommands(node.children[i].querySelector("p"), text); });
+      return;
+    }
+    node.dataset.kinds = kinds;
     node.replaceChildren(...items.map(([kind, mark, title, text]) => {
       const item = document.createElement("li");
       item.className = kind;
@@ -204,7 +211,7 @@
     if (next.waiting) { withCommands(at("waits-for"), next.waits_for); return; }
     for (const node of document.querySelectorAll("[data-live]")) node.hidden = isOver();  // of a run that goes on only
     say("chart-title", isOver() ? "How it got there" : "How it is going");
-    say("run", next.run + (next.simulated ? " · simulated" : ""));
+    say("run", next.run + (next.peer ? `, as ${next.peer} sees it` : "") + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
     at("level-choice").hidden = choices.length < 2;
     if (choice.dataset.key !== choices.join()) {
@@ -220,6 +227,8 @@
     say("records", whole.format(next.records));
     const counts = next.clients.counts;
     say("alive", `${whole.format(counts.alive)} of ${whole.format(next.clients.all)}`);
+    heads[2] = next.sign_of_life;
+    document.querySelectorAll("#clients-head th")[2].textContent = heads[2];
     at("clients").replaceChildren(...next.clients.listed.map(row));
     const hidden = next.clients.all - next.clients.listed.length;
     say("clients-more", hidden > 0 ? `${whole.format(hidden)} more clients have answered and are not listed.` : "");

@@ -26,11 +26,11 @@ from privatile.federation.coordinator.round_rules import IMPOSSIBLE
 from privatile.federation.peer.running import recover
 from privatile.federation.record.history import follow_file
 from privatile.federation.replica.entries import PeerAnswer, read_entry
-from privatile.federation.run.lock import running_process
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make_peer_folder
 from privatile.federation.setup.peer_roster import PeerInvitation
 from privatile.federation.site.folder import enroll
+from privatile.server.folder import running_process
 from privatile.server.run_file import RunStore, StoredRound, connect
 
 PATIENCE, READ_PER_SECOND = 60.0, 10_000

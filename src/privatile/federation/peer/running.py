@@ -18,7 +18,7 @@ from privatile.federation.replica.entries import Decision
 from privatile.federation.replica.peer_log import PeerLog
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.run.join import JoinOptions, prepare_responder
-from privatile.federation.run.lock import lock_folder, running_process
+from privatile.federation.run.lock import lock_folder
 from privatile.federation.setup.broker import EmbeddedBroker, reload_broker
 from privatile.federation.setup.certificates import ends_soon, issue_broker, read_certificate
 from privatile.federation.setup.directory import Roster
@@ -28,6 +28,7 @@ from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_enr
 from privatile.federation.site.folder import Site
 from privatile.federation.wire.keys import PublicKeys, same_fingerprint
 from privatile.server.alarms import is_aborted, is_finished
+from privatile.server.folder import running_process
 from privatile.server.run_file import RunStore
 
 PORT_IN_USE = (

@@ -26,7 +26,7 @@ from privatile.core.words import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.files import unwritable, write_json
-from privatile.federation.setup.peer_folder import PEER_FILE
+from privatile.server.folder import PEER_FILE
 from privatile.server.run_file import RunStore, connect
 
 MANIFEST = "backup.json"

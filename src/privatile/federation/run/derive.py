@@ -11,13 +11,13 @@ from pathlib import Path
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.lock import running_process
 from privatile.federation.setup.directory import Directory, RevokedKey, Roster, new_folder
 from privatile.federation.setup.files import replace_file
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import write_private
 from privatile.server.coordinator import Coordinator
+from privatile.server.folder import running_process
 from privatile.server.run_file import RunStore
 
 

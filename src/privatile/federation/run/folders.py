@@ -4,15 +4,17 @@ from pathlib import Path
 
 from privatile.errors import InputError
 from privatile.federation.setup.directory import Directory
-from privatile.federation.setup.peer_folder import PEER_FILE, PeerFolder
+from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import check_coordinated
+from privatile.server.folder import PEER_FILE, for_all_peers, is_for_all_peers
 
 
 def open_folder(path: Path) -> Directory:
     """A federation's folder as it is: a `PeerFolder` where it is one peer's; a study for all peers is refused."""
     if (path / PEER_FILE).is_file():
         return PeerFolder.open(path)
-    check_coordinated(path)
+    if is_for_all_peers(path):
+        raise InputError(for_all_peers(path))
     return Directory(path)
 
 

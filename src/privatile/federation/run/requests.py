@@ -5,9 +5,9 @@ import signal
 
 from privatile.errors import InputError
 from privatile.federation.coordinator.control import Control
-from privatile.federation.run.lock import running_process
 from privatile.federation.run.serve import open_run
 from privatile.federation.setup.directory import Directory
+from privatile.server.folder import running_process
 
 
 def stop_coordinator(directory: Directory) -> str:

@@ -4,16 +4,17 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from privatile.core.words import counted, duration
+from privatile.core.words import counted, duration, event_line
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
-from privatile.federation.run.lock import running_process
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.result.result import QuantileResult
-from privatile.server.alarms import Alarm, read_alarms, run_state, silent_rounds
+from privatile.server.alarms import SIGN_OF_LIFE, Alarm, read_alarms, run_state, silent_rounds
 from privatile.server.coordinator import Coordinator, has_interval
+from privatile.server.folder import running_process
 from privatile.server.run_file import RunStore
+from privatile.server.writer import run_lives
 
 SHOWN_CLIENTS = 20
 
@@ -52,6 +53,7 @@ class Status:
     def to_text(self) -> str:
         """A few lines for people."""
         holder = "peer" if self.peer else "coordinator"
+        now = time.time()
         process = f", process {self.process}" if self.process else f", no {holder} running"
         lines = [
             f"run          {self.run}" + (f", as {self.peer} sees it" if self.peer else ""),
@@ -65,14 +67,13 @@ class Status:
         for sentence, facts in self.answers:
             lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
             lines += [f"             {text}" for text in facts["beside"]]
-        lines += self._client_lines(time.time())
+        lines += self._client_lines(now)
         lines += [f"silent       {name}, {counted(rounds, 'round')}" for name, rounds in sorted(self.silent.items())]
         lines += [f"quarantined  {name}: {reason}" for name, reason in sorted(self.quarantined.items())]
         if self.not_admitted:
             lines.append(f"not admitted {', '.join(self.not_admitted)}")
         for event in self.events:
-            who = f" {event.client}:" if event.client else ""
-            lines.append(f"event        {event.kind}{who} {event.text}")
+            lines.append(f"event        {event_line(*event, now=now)}")
         return "\n".join(lines)
 
     def _client_lines(self, now: float) -> list[str]:
@@ -81,14 +82,15 @@ class Status:
         if len(names) > SHOWN_CLIENTS:
             names.sort(key=lambda name: self.heard[name] or 0.0)
         lines = []
+        word = SIGN_OF_LIFE[self.peer is not None]
         for name in names[:SHOWN_CLIENTS]:
             at = self.heard[name]
             lines.append(
-                f"client       {name}, " + ("not heard yet" if at is None else f"heard {duration(now - at)} ago")
+                f"client       {name}, " + ("not heard yet" if at is None else f"{word} {duration(now - at)} ago")
             )
         if len(names) > SHOWN_CLIENTS:
             last = self.heard[names[SHOWN_CLIENTS]]
-            since = "" if last is None else f", all heard within the last {duration(now - last)}"
+            since = "" if last is None else f", all {word} within the last {duration(now - last)}"
             lines.append(f"client       and {len(names) - SHOWN_CLIENTS:,} more{since}")
         return lines
 
@@ -106,10 +108,11 @@ def read_status(directory: Directory) -> Status:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
         silent = silent_rounds(coordinator.tracks)
-        alarms = tuple(read_alarms(store, silent, alive=process is not None))
+        alive = run_lives(store)
+        alarms = tuple(read_alarms(store, silent, alive=alive))
         return Status(
             store.run,
-            run_state(store, alarms, alive=process is not None),
+            run_state(store, alarms, alive=alive),
             store.spec.levels,
             coordinator.done,
             coordinator.planned,

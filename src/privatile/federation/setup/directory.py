@@ -25,6 +25,7 @@ from privatile.federation.setup.invitation import Enrolment, Invitation
 from privatile.federation.setup.peer_roster import check_coordinated
 from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
+from privatile.server.folder import COORDINATOR_PROCESS
 
 
 def new_identity() -> str:
@@ -55,7 +56,7 @@ class Directory:
         self.roster_file = path / "roster.json"
         self.settings_file = path / "broker.json"
         self.store_file = path / "run.db"
-        self.pid_file = path / "coordinator.pid"
+        self.pid_file = path / COORDINATOR_PROCESS
         self.key_file = path / "keys" / "coordinator.nk"
         self.authority_key = path / "keys" / "authority.key"
         self.authority = path / "certificates" / "authority.pem"

@@ -31,9 +31,7 @@ from privatile.federation.setup.peer_roster import (
 )
 from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.federation.wire.keys import KeyPair, read_key, same_fingerprint
-
-PEER_FILE = "peer.json"
-"""Marks the folder of a peer."""
+from privatile.server.folder import PEER_FILE, PEER_PROCESS
 
 
 class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,7 +65,7 @@ class PeerFolder(Directory):
         self.site = Path(own.site)
         self.ledger_file = self.site / "ledger.db"
         self.key_file = self.site / f"{own.client}.key"
-        self.pid_file = path / "peer.pid"
+        self.pid_file = path / PEER_PROCESS
         self.enrolment_file = path / f"{own.client}.peer.json"
         self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
 
