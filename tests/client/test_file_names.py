@@ -87,7 +87,7 @@ def test_a_zero_has_no_sign() -> None:
 
 
 def test_what_was_removed_from_a_ledger_or_a_run_is_gone_from_its_file(tmp_path: Path) -> None:
-    from privatile.server.run_file import connect
+    from privatile.server.sqlite_files import connect
 
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         site(ledger).answer(ask(1))

@@ -151,8 +151,8 @@ def find(source: Path) -> tuple[Kind, Path]:
         if is_paper_folder(source):
             return "paper", source
         raise StoreError(f"{source} is a folder without a run.db, without groups and without the paper's tables.")
-    from privatile.server.run_file import table_names
     from privatile.server.run_tables import missing_run, no_run
+    from privatile.server.sqlite_files import table_names
 
     if not source.is_file():
         raise missing_run(source)

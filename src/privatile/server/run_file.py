@@ -7,7 +7,6 @@ open now is written before anybody is asked: a run that continues elsewhere asks
 
 import json
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple, Self
 
 from privatile import __version__
 from privatile.core.messages import LARGEST_LENGTH
-from privatile.core.sqlite_types import lenient_text
 from privatile.core.words import moment
 from privatile.errors import InputError, StoreError
 from privatile.estimator.ending import REASONS, Reason
@@ -26,6 +24,7 @@ from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
 from privatile.server.program import named, program
 from privatile.server.run_tables import ENDING, FORMAT, OWN, check_file, missing_run
+from privatile.server.sqlite_files import connect, table_names
 
 LONGEST_STAGE = 40
 """Characters of a stage's name, which errors show."""
@@ -373,38 +372,3 @@ class RunStore:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def table_names(path: str | Path) -> set[str] | None:
-    """What an SQLite file holds, tables above all; it is only read. None where it is no database."""
-    try:
-        with closing(connect(path, read_only=True)) as look:
-            return {name for (name,) in look.execute("SELECT name FROM sqlite_master")}
-    except (sqlite3.DatabaseError, StoreError):
-        return None
-
-
-def connect(
-    path: str | Path, *, durable: bool = False, read_only: bool = False, timeout: float = 5.0, mode: int = 0o600
-) -> sqlite3.Connection:
-    """Open an SQLite file that is read while it is written; a new one gets the permissions `mode`."""
-    try:
-        if read_only:
-            reader = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, timeout=timeout)
-            reader.text_factory = lenient_text
-            return reader
-        if str(path) != ":memory:":
-            # The permissions are set before SQLite opens the file.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, mode))
-        connection = sqlite3.connect(path, timeout=timeout)
-        connection.text_factory = lenient_text
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-        connection.execute("PRAGMA secure_delete=ON")  # what a finished run no longer says is gone from its file
-    except (sqlite3.OperationalError, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        can, may = ("read", "read") if read_only else ("written", "write")
-        raise StoreError(
-            f"{path} cannot be {can} ({why}). Check that its folder exists and that you may {may} there."
-        ) from None
-    return connection

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from privatile.errors import StoreError
-from privatile.server.run_file import connect, table_names
+from privatile.server.sqlite_files import connect, table_names
 from privatile.simulation.engine import Summary
 from privatile.simulation.experiment import Entry, Experiment
 

@@ -31,7 +31,8 @@ from privatile.federation.setup.peer_folder import PeerFolder, ServerPlace, make
 from privatile.federation.setup.peer_roster import PeerInvitation
 from privatile.federation.site.folder import enroll
 from privatile.server.folder import running_process
-from privatile.server.run_file import RunStore, StoredRound, connect
+from privatile.server.run_file import RunStore, StoredRound
+from privatile.server.sqlite_files import connect
 
 PATIENCE, READ_PER_SECOND = 60.0, 10_000
 """Seconds to wait for the next round, or for a process to begin, besides those in which it reads its file, so many

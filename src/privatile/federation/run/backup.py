@@ -27,7 +27,8 @@ from privatile.errors import InputError, StoreError
 from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.files import unwritable, write_json
 from privatile.server.folder import PEER_FILE
-from privatile.server.run_file import RunStore, connect
+from privatile.server.run_file import RunStore
+from privatile.server.sqlite_files import connect
 
 MANIFEST = "backup.json"
 """What is in a backup: when it was made, of what, and the SHA-256 of every file."""
