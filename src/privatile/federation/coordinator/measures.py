@@ -1,13 +1,18 @@
 """A coordinator's metrics, and what is wrong with its run."""
 
+import logging
 import math
+import time
 from collections import Counter
 
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics
+from privatile.federation.progress import Progress
 from privatile.federation.study.study import FederationStudy
 from privatile.server.alarms import KINDS, Alarm, silent_rounds
 from privatile.server.coordinator import Coordinator, has_interval
+
+log = logging.getLogger("privatile.federation.coordinator")
 
 
 class Measures:
@@ -16,6 +21,7 @@ class Measures:
     def __init__(self, study: FederationStudy, coordinator: Coordinator, journal: Journal) -> None:
         self._coordinator = coordinator
         self._journal = journal
+        self._progress = Progress(log, coordinator.planned, coordinator.done, time.monotonic())
         self._measured = -1
         """The round whose estimate is in the metrics."""
         labels = {"client": [*study.clients], "level": [f"{level:g}" for level in study.levels], "kind": KINDS}
@@ -26,6 +32,13 @@ class Measures:
         self.metrics.set("quarantined", len(journal.quarantined()))
         for client, at in journal.heard().items():
             self.metrics.set("heard", at, client=client)
+
+    def count_round(self, number: int) -> None:
+        """This round is closed."""
+        self.metrics.set("round", number)
+        self.metrics.add("rounds")
+        if number != self._coordinator.planned:
+            self._progress.tell(number, time.monotonic())
 
     def alarms(self) -> list[Alarm]:
         """What is wrong with the run now, the worst first."""

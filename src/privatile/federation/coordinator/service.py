@@ -280,8 +280,7 @@ class CoordinatorService:
             self._paused_for = ""
             self.metrics.set("paused", 0)
             self._record_event("resumed", f"round {number} is complete")
-        self.metrics.set("round", number)
-        self.metrics.add("rounds")
+        self._measures.count_round(number)
         if silent:
             self.metrics.add("silent", len(silent))
             log.info("silent", extra=facts(round=number, clients=", ".join(silent[:20])))

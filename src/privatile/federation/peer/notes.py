@@ -11,6 +11,7 @@ from privatile.core.words import counted
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.pending_notes import PendingNotes
 from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, facts
+from privatile.federation.progress import Progress
 from privatile.federation.replica.happenings import Happening
 from privatile.federation.replica.peer_log import EVIDENCE_ONLY
 from privatile.federation.replica.replica import Replica
@@ -98,6 +99,7 @@ class PeerNotes:
         self._pending = PendingNotes(journal)
         self._paused = ""
         self._closed_at = time.monotonic()
+        self._progress = Progress(log, study.rounds, replica.committed, self._closed_at)
         self._told: dict[str, tuple[str, str | None, int | None]] = {}
         self._noted: set[tuple[str, str | None, tuple[bytes, ...]]] = set()
         """What was kept with its evidence: the same entries, written again by anybody in any round, must not use up
@@ -217,6 +219,8 @@ class PeerNotes:
             self.event("resumed", f"after {counted(replica.closed, 'closed round')}")
         self._paused = paused
         self.metrics.set("paused", bool(paused))
+        if not replica.finished:
+            self._progress.tell(replica.committed, time.monotonic())
         self._tell_missed()
 
     def _tell_missed(self) -> None:
