@@ -82,6 +82,8 @@ def test_a_log_that_is_deleted_under_running_peers_is_noticed_and_a_new_one_goes
                 told = [kind for kind, _ in found if kind in ("log lost", "begun")]
                 assert told == ["log lost", "begun"], found
                 assert dict(found)["begun"] in (max(closed), max(closed) - 1)
+                (back,) = [event.text for event in one.peer_log.journal.events() if event.kind == "log back"]
+                assert back == "the log is there; this peer reads it from its first entry"
                 assert "log lost" not in {alarm.kind for alarm in one._notes.alarms()}
 
     asyncio.run(play())

@@ -114,12 +114,19 @@ def test_the_limit_is_the_sites_own(tmp_path: Path) -> None:
     assert not state_folder().exists()  # nothing was made
     assert call("enroll", str(greedy), "--max-epsilon", "nan").exit_code != 0
     assert not state_folder().exists()
-    assert call("enroll", str(greedy), "--max-epsilon", "1").exit_code == 0
-    assert read_limits(state_folder() / "policy.toml").max_epsilon == 1.0
-    with pytest.raises(SiteRefusal, match="asks epsilon 8; this site's limits allow 1"):
-        join(greedy)
-    # A later invitation neither raises the limit nor lowers it; only the operator does, in the file.
+    told = call("enroll", str(greedy), "--max-epsilon", "1")
+    refusal = "asks epsilon 8; this site's limits allow 1"
+    assert (told.exit_code, refusal in told.output, "larger --max-epsilon" in told.output) == (5, True, True)
+    assert not state_folder().exists()
     (modest,) = invitations(tmp_path / "two", "north", epsilon=0.5)
+    assert call("enroll", str(modest), "--max-epsilon", "1").exit_code == 0
+    limits = state_folder() / "policy.toml"
+    assert read_limits(limits).max_epsilon == 1.0
+    # A later invitation neither raises the limit nor lowers it; only the operator does, in the file.
+    told = call("enroll", str(greedy))
+    assert (told.exit_code, f"Edit max_epsilon in {limits}" in " ".join(told.output.split())) == (5, True)
+    with pytest.raises(SiteRefusal, match=refusal):
+        join(greedy)
     assert call("enroll", str(modest), "--max-epsilon", "8").exit_code != 0
     assert call("enroll", str(modest)).exit_code == 0
-    assert read_limits(state_folder() / "policy.toml").max_epsilon == 1.0
+    assert read_limits(limits).max_epsilon == 1.0

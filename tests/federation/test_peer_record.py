@@ -22,6 +22,7 @@ from privatile.federation.record.history import follow_file
 from privatile.federation.record.peers import release_of_peers, sign_as_peer
 from privatile.federation.replica.entries import Decision, PeerAnswer, read_entry
 from privatile.federation.wire.keys import KeyPair
+from privatile.server.alarms import awaiting, read_alarms
 from privatile.server.run_file import RunStore
 from tests.federation.logged_peers import Peers, leaderless_study
 from tests.federation.test_log_page import section, told
@@ -276,11 +277,27 @@ def test_the_commands_pass_a_record_round(finished: Peers, tmp_path: Path) -> No
     again = runner.invoke(main, ["release", folders["north"], "-o", str(path)])  # would lose two signatures
     assert again.exit_code == 2
     assert "may hold signatures of others" in again.output
+    missing = runner.invoke(main, ["verify", str(path), "--transcript", str(tmp_path / "nix.db")])
+    assert missing.exit_code == 2
+    assert "there is no file" in missing.output
+    assert "estimate" not in missing.output
+    assert "cannot be trusted" not in missing.output
     late = runner.invoke(main, ["peer", "vote", folders["north"], "--abort"])
     assert late.exit_code == 2
     assert "the run is finished" in late.output
     done = runner.invoke(main, ["verify", str(path), "--transcript", str(run_file(finished))])
     assert done.exit_code == 0, done.output
+    plain = json.loads(runner.invoke(main, ["verify", str(path), "--json"]).stdout)
+    assert (plain["verified"], plain["recomputed"]) == (True, False)
+    assert {"state": "holds", "text": "the run is finished"} in plain["checks"]
+    forged = read_record(path)
+    forged["body"]["results"][0]["estimate"] = 51.0
+    write_record(forged, tmp_path / "forged.json")
+    refused = runner.invoke(main, ["verify", str(tmp_path / "forged.json"), "--json"])
+    plain = json.loads(refused.stdout)
+    assert (refused.exit_code, plain["verified"]) == (1, False)
+    assert [one for one in plain["checks"] if one["state"] == "fails"]
+    assert "cannot be trusted" in refused.stderr
     refused = runner.invoke(main, ["verify", str(path), "--countersign", "--invitation", "x.json"])
     assert refused.exit_code == 2
     assert "privatile release DIR --sign" in refused.output
@@ -316,6 +333,104 @@ def test_status_check_watch_report_and_backup_take_a_peers_folder(finished: Peer
         assert "nobody decides alone" in refused.output
 
 
+def voted(peers: Peers, name: str, decision: Decision) -> None:
+    peers.write(name, peers[name].replica.vote(name, decision).pack(peers[name].key))
+
+
+def test_votes_that_are_not_decided_are_seen_by_everybody(tmp_path: Path) -> None:
+    peers, runner = Peers(tmp_path, leaderless_study(rounds=5)), CliRunner()
+    peers.play(rounds=2)
+    folder, new = str(peers["west"].folder.path), KeyPair.generate().public
+
+    def told() -> tuple[str, list[dict[str, Any]]]:
+        text = runner.invoke(main, ["federation", "status", folder]).output
+        votes = json.loads(runner.invoke(main, ["federation", "status", folder, "--json"]).output)["votes"]
+        return text, votes
+
+    assert "votes  " not in told()[0]
+    assert told()[1] == []
+    voted(peers, "north", Decision("abort"))
+    voted(peers, "south", Decision("key", "west", before=peers["west"].key.public.signer, keys=new))
+    text, votes = told()
+    assert "votes        1 of 2 votes to abort: north\n" in text
+    assert "votes        1 of 2 votes for a new key of west: south\n" in text
+    assert {"action": "abort", "client": None, "voters": ["north"], "needed": 2} in votes
+    peers.play(rounds=2)  # the vote stays for later rounds, and for a peer that starts again
+    assert "1 of 2 votes to abort: north" in told()[0]
+    west = peers["west"]
+    again = west.log.replica(west.folder.peers().keys)
+    assert [one.words for one in again.undecided] == ["to abort", "for a new key of west"]
+    voted(peers, "south", Decision("abort"))
+    text, votes = told()
+    assert ("votes  " in text, votes) == (False, [])
+    assert "aborted" in text
+    peers.close()
+
+
+def test_a_vote_for_a_key_that_can_hold_no_more_is_not_shown(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, leaderless_study(rounds=3))
+    peers.play(rounds=1)
+    old, first, second = peers["west"].key.public.signer, KeyPair.generate(), KeyPair.generate()
+    voted(peers, "north", Decision("key", "west", before=old, keys=second.public))
+    for name in ("north", "south"):
+        voted(peers, name, Decision("key", "west", before=old, keys=first.public))
+    assert peers["north"].replica.keys["west"] == first.public
+    assert peers["north"].replica.undecided == []
+    peers.close()
+
+
+def test_nobody_is_readmitted_who_is_not_in_quarantine(tmp_path: Path) -> None:
+    peers, runner = Peers(tmp_path, leaderless_study(rounds=3)), CliRunner()
+    peers.play(rounds=1)
+    folder = peers["north"].folder
+    words = ["peer", "vote", str(folder.path), "--readmit", "west"]
+    peers["north"].log.store.execute([("INSERT INTO quarantined VALUES ('south', 'two answers')", ())])
+    refused = runner.invoke(main, words)
+    assert refused.exit_code == 2
+    assert "west is not in quarantine" in refused.output
+    assert "In quarantine: south" in refused.output
+    assert not (folder.path / "votes").exists()
+    assert runner.invoke(main, [*words[:-1], "south"]).exit_code == 0
+    peers.close()
+
+
+def test_an_aborted_run_has_nothing_to_release(tmp_path: Path) -> None:
+    peers, runner = Peers(tmp_path, leaderless_study(rounds=3)), CliRunner()
+    peers.play(rounds=2)
+    folder = str(peers["north"].folder.path)
+    for name in ("north", "south"):
+        voted(peers, name, Decision("abort"))
+    peers.close()
+    for command in (["federation", "check", folder], ["release", folder, "-o", str(tmp_path / "record.json")]):
+        told = runner.invoke(main, command)
+        assert "was aborted" in told.output, told.output
+        assert "there is nothing to release" in told.output
+        assert "Everything is in order" not in told.output
+    assert told.exit_code == 2
+    plain = json.loads(runner.invoke(main, ["federation", "check", folder, "--json"]).stdout)
+    assert plain["in_order"]
+    assert plain["verdict"].startswith("The run was aborted")
+    assert {one["state"] for one in plain["findings"]} == {"note"}
+
+
+def test_silence_is_told_by_the_rules_of_a_study_without_a_coordinator(finished: Peers, record: Record) -> None:
+    body = copy.deepcopy(record)
+    body["signatures"]["clients"] = {}
+    (flagged,) = [one for one in verify_record(body, run_file(finished)).flagged if one.startswith("silent clients")]
+    assert "by the votes of at least 1 organization to close a round: west in 1 of 6" in flagged
+    assert "quorum" not in flagged
+
+
+def test_who_was_never_heard_is_started_by_the_command_of_peers(tmp_path: Path) -> None:
+    peers = Peers(tmp_path)
+    peers["north"].log.store.execute(awaiting(1, 0.0, ["west"]))
+    (alarm,) = read_alarms(peers["north"].log.store, {})
+    assert (
+        alarm.text == "west has not been heard yet: start `privatile peer run` there, or ask the site why it is not up"
+    )
+    peers.close()
+
+
 def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     peers = Peers(tmp_path)
     folder = peers["west"].folder
@@ -329,6 +444,13 @@ def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     checked = runner.invoke(main, ["federation", "check", str(folder.path)])
     assert checked.exit_code == 1
     assert "nobody is admitted yet" in checked.output
+    plain = json.loads(runner.invoke(main, ["federation", "check", str(folder.path), "--json"]).stdout)
+    assert not plain["in_order"]
+    assert [one["state"] for one in plain["findings"]] == ["alarm"]
+    folder.key_file.unlink()
+    broken = runner.invoke(main, ["federation", "check", str(folder.path), "--json"])
+    assert broken.exit_code == 2
+    assert [one["state"] for one in json.loads(broken.stdout)["findings"]] == ["error"]
     assert "privatile peer run" in runner.invoke(main, ["watch", str(folder.path), "--once"]).output
 
 

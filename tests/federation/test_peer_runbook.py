@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -85,7 +86,9 @@ class Drill:
         await service._port.publish(other.pack(key))
 
 
-def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path) -> None:
+def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # They are typed at a terminal, where what cannot be taken back is asked before.
+    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     drill = Drill(tmp_path)
     first, second, third = names = tuple(drill.peers.study.clients)
     folders = drill.peers.folders

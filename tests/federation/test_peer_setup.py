@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import socket
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -132,6 +134,105 @@ def test_init_refuses(tmp_path: Path, options: tuple[str, ...], told: str) -> No
     done = init(tmp_path / "study", *options)
     assert (done.exit_code, told in done.output) == (2, True), done.output
     assert not (tmp_path / "study").exists()
+
+
+def test_one_client_has_nobody_to_agree_with(tmp_path: Path) -> None:
+    done = init(tmp_path / "study", "--leaderless", clients=("north",))
+    assert done.exit_code == 2
+    assert "clients: must be at least 2 in a study without a coordinator" in done.output
+    assert "tolerate" not in done.output
+    assert "liars" not in done.output
+
+
+def test_an_open_study_is_refused_before_its_weights_are_asked_for(tmp_path: Path) -> None:
+    done = init(tmp_path / "study", "--leaderless", "--open")
+    assert (done.exit_code, "an open study needs a coordinator" in done.output) == (2, True), done.output
+    assert "--weight" not in done.output
+
+
+def enroll(enrolled: Path, folder: Path, site: Path, *options: object) -> Result:
+    words = ("--client", "north", "--site", site, *options)
+    return call("peer", "enroll", enrolled / "study" / "invitation.json", folder, *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--host", "localhost", "--port", 5000, "--cluster-port", 5000), "two different ports"),
+        (("--host", "not a host"), "a host is a name or an address"),
+        (("--host", "münchen.example"), "a host is a name or an address"),
+    ],
+)
+def test_a_refused_enrolment_leaves_nothing_behind(
+    enrolled: Path, tmp_path: Path, options: tuple[object, ...], told: str
+) -> None:
+    refused = enroll(enrolled, tmp_path / "north", tmp_path / "site", "--max-epsilon", 1, *options)
+    assert (refused.exit_code, told in refused.output) == (2, True), refused.output
+    assert list(tmp_path.iterdir()) == []
+    again = enroll(enrolled, tmp_path / "north", tmp_path / "site", "--max-epsilon", 1, "--host", "localhost")
+    assert again.exit_code == 0, again.output
+
+
+def test_limits_below_the_studys_epsilon_are_said_at_the_enrolment(enrolled: Path, tmp_path: Path) -> None:
+    folder, site = tmp_path / "north", tmp_path / "site"
+    refused = enroll(enrolled, folder, site, "--max-epsilon", 0.5)
+    assert refused.exit_code == 5
+    assert "the study asks epsilon 1; this site's limits allow 0.5 per person for life" in refused.output
+    assert "Give a larger --max-epsilon" in refused.output
+    assert list(tmp_path.iterdir()) == []
+    site.mkdir()
+    (site / "policy.toml").write_text("max_epsilon = 0.5\n")
+    refused = enroll(enrolled, folder, site)
+    assert refused.exit_code == 5
+    assert f"Edit max_epsilon in {site / 'policy.toml'}" in " ".join(refused.output.split())
+    assert not folder.exists()
+    (site / "policy.toml").write_text("max_epsilon = 1.0\n")
+    assert enroll(enrolled, folder, site).exit_code == 0
+
+
+def test_missing_limits_name_the_command_that_was_typed(enrolled: Path, tmp_path: Path) -> None:
+    missing = enroll(enrolled, tmp_path / "north", tmp_path / "site")
+    assert missing.exit_code == 2
+    assert "privatile peer enroll INVITATION DIR --client NAME --max-epsilon NUMBER" in " ".join(missing.output.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_invitation_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "cut.json").write_text('{"privatile_peer_invitation": 1, ')
+    for path, told in ((tmp_path, "is a folder"), (tmp_path / "cut.json", "it is not JSON")):
+        done = call("peer", "enroll", path, tmp_path / "north", "--client", "north")
+        assert (done.exit_code, told in done.output, "Error" in done.output) == (2, True, False), done.output
+
+
+def test_what_cannot_be_taken_back_is_asked_before(enrolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    north = enrolled / "north"
+    assert call("peer", "admit", north, *files(enrolled)).exit_code == 0
+    box = north / "votes"
+    for words in (("vote", north, "--abort"), ("recover", north)):
+        refused = call("peer", *words)
+        assert (refused.exit_code, "--yes" in refused.output) == (2, True), refused.output
+    assert not box.exists()
+    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    for words in (("vote", north, "--abort"), ("recover", north)):
+        no = CliRunner().invoke(main, ["peer", *map(str, words)], input="n\n")
+        assert (no.exit_code, "[y/N]" in no.output) == (1, True), no.output
+    assert not box.exists()
+    assert not (north / "run.db").exists()
+    yes = CliRunner().invoke(main, ["peer", "vote", str(north), "--abort"], input="y\n")
+    assert yes.exit_code == 0, yes.output
+    assert VoteBox(box).pending() == [Decision("abort")]
+    VoteBox(box).done(Decision("abort"))
+    monkeypatch.undo()
+    assert call("peer", "vote", north, "--abort", "--yes").exit_code == 0
+    assert VoteBox(box).pending() == [Decision("abort")]
+    shutil.rmtree(box)
+
+
+def test_a_file_that_is_not_there_is_an_error_of_use(enrolled: Path, tmp_path: Path) -> None:
+    assert call("peer", "admit", enrolled / "north", *files(enrolled)).exit_code == 0
+    for path, told in ((tmp_path / "nix.db", "there is no file"), (tmp_path, "is a folder")):
+        done = call("peer", "catch-up", enrolled / "north", "--from", path)
+        assert (done.exit_code, told in done.output, "estimate" in done.output) == (2, True, False), done.output
 
 
 def test_a_study_with_a_coordinator_has_no_peers(enrolled: Path, tmp_path: Path) -> None:

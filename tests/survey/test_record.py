@@ -389,7 +389,7 @@ def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch:
     assert "--yes" in refused.output
     assert not made.folder.close_request.exists(), "the next gateway does not close it"
 
-    monkeypatch.setattr("privatile.cli.survey.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     for reply, code, after in (("n\n", 1, Phase.OPEN), ("y\n", 0, Phase.CLOSED)):
         asked = CliRunner().invoke(main, ["survey", "close", str(made.folder.path)], input=reply)
         assert (asked.exit_code, phase(made.folder)) == (code, after)

@@ -1,4 +1,4 @@
-"""Before the money is spent: who pays from which ledger, and the question whether to ask these people."""
+"""Questions before what cannot be taken back: agreement, an end for good, records that answer only once."""
 
 import math
 import sys
@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privatile.errors import InputError
+
 if TYPE_CHECKING:
     from privatile.api.local_run import LocalRun
     from privatile.client.ledger.ledger import Ledger
     from privatile.planning.group_preview import GroupPreview
     from privatile.planning.preview import Account, Preview
+
+
+YES = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+NEEDS_YES = "this cannot be taken back. To do it all the same, say so with --yes."
+ABORT = "Abort the run for good? What was answered stays spent."
 
 
 def previewed(run: "LocalRun") -> "Preview":
@@ -46,6 +53,20 @@ def confirm(found: "Callable[[], Preview | GroupPreview]", *, yes: bool) -> None
     if not click.confirm(f"Ask these {known.asked:,} records? They can answer once (--yes skips this)", err=True):
         click.echo("No one was asked, and nothing was spent.", err=True)
         raise click.exceptions.Exit(1)
+
+
+def ask_first(question: str, otherwise: str, *, yes: bool, shown: str = "") -> None:
+    """Have somebody agree to what cannot be taken back: with `yes` beforehand, else at the terminal.
+
+    Where there is no terminal it is refused: `otherwise` says what to do then. `shown` is said in both cases.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(f"{f'{shown} There' if shown else 'there'} is no terminal to ask{otherwise}")
+    if shown:
+        click.echo(shown, err=True)
+    click.confirm(f"{question} (--yes skips this)", abort=True, err=True)
 
 
 def at_a_terminal() -> bool:

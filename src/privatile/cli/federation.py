@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
 from privatile.cli.federation_options import by_client, by_size, open_settings, whole_numbers
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_facts
@@ -126,6 +127,11 @@ def init(
 
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
+    if leaderless or tolerate is not None:
+        from privatile.cli.peer import check_options
+
+        is_open = is_open or study["design"] == "open"
+        check_options(leaderless=leaderless, is_open=is_open, hosts=hosts, brokers=brokers)
     columns: dict[str, dict[str, Any]] = {
         "epsilon": by_client("epsilon", epsilon, clients),
         "weight": by_client("weight", weight, clients),
@@ -138,9 +144,8 @@ def init(
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
     if leaderless or tolerate is not None:
-        from privatile.cli.peer import check_options, write_study
+        from privatile.cli.peer import write_study
 
-        check_options(leaderless=leaderless, hosts=hosts, brokers=brokers)
         write_study(directory.path, FederationStudy.from_dict(plain | {"tolerate": tolerate or 0}))
         return
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
@@ -223,35 +228,22 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
 
 @federation.command()
 @ANY_FOLDER
-def check(directory: "Directory") -> None:
+@json_flag("The findings")
+def check(directory: "Directory", as_json: bool) -> None:
     """Look at everything in DIR and report everything that is wrong, at once.
 
     Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine; and where the run's
     process has ended without being asked to.
     """
-    from privatile.federation.run.status import read_status
-    from privatile.federation.setup.check import check as check_directory
+    from privatile.federation.run.check_report import look
 
-    findings = check_directory(directory)
-    for text in findings.remarks:
-        click.echo(f"note   {text}")
-    if findings.errors:
-        raise InputError("\n".join(["this federation is not ready:", *findings.errors]))
-    found = read_status(directory).alarms
-    # A run that somebody has stopped is looked at before it is started again: no fault, but it is said.
-    stopped = [alarm for alarm in found if alarm.was_asked_for]
-    for alarm in stopped:
-        click.echo(f"note   {alarm.title}: {alarm.text}")
-    alarms = [f"{alarm.title}: {alarm.text}" for alarm in found if not alarm.was_asked_for]
-    for text in (*findings.missing, *alarms):
-        click.echo(f"ALARM  {text}")
-    if findings.missing or alarms:
-        killed = any(alarm.kind == "stopped" and not alarm.was_asked_for for alarm in found)
-        wrong = "the run's process has ended" if killed else "not everybody is there"
-        click.echo(f"The folder is as it should be, but {wrong}: see the alarms.")
+    report = look(directory)
+    if as_json or report.to_text():
+        echo_facts(report, as_json)
+    if report.errors:
+        raise InputError("\n".join(["this federation is not ready:", *report.errors]))
+    if report.alarms:
         sys.exit(1)
-    todo = "Nothing is wrong; the notes above say what is still to do or to know."
-    click.echo(todo if findings.remarks or stopped else "Everything is in order.")
 
 
 @federation.command()
@@ -299,10 +291,12 @@ def close(directory: "Directory") -> None:
 
 @federation.command()
 @DIRECTORY
-@click.confirmation_option(prompt="Abort the run for good? What was answered stays spent.")
-def abort(directory: "Directory") -> None:
-    """End the run for good and tell the clients. What was answered stays spent."""
+@YES
+def abort(directory: "Directory", yes: bool) -> None:
+    """End the run for good and tell the clients. What was answered stays spent. Asks before, or needs --yes."""
     from privatile.federation.run.requests import abort_run
+
+    ask_first(ABORT, f": {NEEDS_YES}", yes=yes)
 
     click.echo(abort_run(directory))
 

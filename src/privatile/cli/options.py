@@ -29,6 +29,14 @@ def file(name: str, metavar: str, help: str) -> Decorator:
     return click.option(name, type=click.Path(path_type=Path), metavar=metavar, help=help)
 
 
+def existing(_context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
+    """The file that an option names; one that is not there is an error of use, no finding about its content."""
+    if path is None or (path.exists() and not path.is_dir()):
+        return path
+    why = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
+    raise InputError(f"{parameter.opts[0]}: {why}. Give the path of the run's file (run.db).")
+
+
 def choice(name: str, choices: Sequence[str], help: str) -> Decorator:
     """An option with one of several words as its value."""
     return click.option(name, type=click.Choice(choices), help=help)

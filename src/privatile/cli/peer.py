@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import file, number, text
+from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
+from privatile.cli.options import existing, file, number, text
 from privatile.cli.reading_options import ReadingOptions
 from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
@@ -28,8 +29,10 @@ FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path)
 PORT = click.IntRange(1, 65535)
 
 
-def check_options(*, leaderless: bool, hosts: Sequence[str], brokers: Sequence[str]) -> None:
+def check_options(*, leaderless: bool, is_open: bool, hosts: Sequence[str], brokers: Sequence[str]) -> None:
     """Refuse options of `privatile federation init` that do not go together."""
+    if is_open:
+        raise InputError("an open study needs a coordinator: leave out --leaderless and --tolerate, or --open.")
     if not leaderless:
         raise InputError("--tolerate is for federations without a coordinator: add --leaderless, or leave it out.")
     for option, given in (("--host", hosts), ("--broker", brokers)):
@@ -114,11 +117,11 @@ def enroll(
         click.echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
         click.echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
         return
-    check_new_folder(folder, study, client)
+    at = ServerPlace(host or "", port, cluster_port, listen or "")
+    check_new_folder(folder, study, client, at)
     for label, words in invited.rows():
         click.echo(f"{label:>18}  {words}")
     place = enroll_site(invited, site or state_folder(), max_epsilon=max_epsilon)
-    at = ServerPlace(host or "", port, cluster_port, listen or "")
     made = make_peer_folder(folder, study, client, place.path, place.key(), at)
     click.echo(f"\n{'limits':>18}  {place.limits_file}  <- what this site allows; read and edit it")
     click.echo(f"{'ledger':>18}  {place.ledger_file}  <- who has answered, for all studies")
@@ -199,34 +202,47 @@ def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
 @click.option("--readmit", metavar="NAME", help="Count the answers of a peer in quarantine again.")
 @file("--key", "FILE", "Take the new key in a peer's new enrolment.")
 @click.option("--fingerprint", help="With --key: the new key's, as its owner read it out.")
-@click.option("--abort", is_flag=True, help="End the run for good. What was answered stays spent.")
-def vote(folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprint: str | None, abort: bool) -> None:
-    """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone."""
+@click.option("--abort", is_flag=True, help="End the run for good. What was answered stays spent. Asks before.")
+@YES
+def vote(
+    folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprint: str | None, abort: bool, yes: bool
+) -> None:
+    """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone.
+
+    A vote cannot be taken back. `privatile federation status DIR` shows the votes that are cast and not yet decided.
+    """
+    from privatile.federation.peer.running import check_goes_on
     from privatile.federation.peer.running import vote as cast
 
     if sum((readmit is not None, key is not None, abort)) != 1:
         raise InputError("vote for one thing: --readmit NAME, --key FILE or --abort.")
+    if abort:
+        check_goes_on(folder)
+        ask_first(f"Vote to abort? {ABORT}", f": {NEEDS_YES}", yes=yes)
     click.echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
 
 
 @peer.command()
 @FOLDER
 @click.option("--epoch", type=click.IntRange(1), help="The new log's number, where peers have come to different ones.")
-@click.confirmation_option(prompt="Is the log lost for good, and do all organizations begin a new one?")
-def recover(folder: "PeerFolder", epoch: int | None) -> None:
-    """After the loss of the log: begin a new one. Every organization does this, with its peer stopped.
+@YES
+def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
+    """After the loss of the log: begin a new one. Every organization does this, with its peer stopped. Asks before.
 
     It begins at the earliest place that a quorum can still sign, by what all say of themselves. What was answered
     beyond it stays spent.
     """
     from privatile.federation.peer.running import recover as begin
 
+    ask_first("Is the log lost for good, and do all organizations begin a new one?", f": {NEEDS_YES}", yes=yes)
     click.echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
 
 
 @peer.command("catch-up")
 @FOLDER
-@click.option("--from", "other", required=True, type=click.Path(path_type=Path), help="Another peer's run.db.")
+@click.option(
+    "--from", "other", required=True, type=click.Path(path_type=Path), callback=existing, help="Another peer's run.db."
+)
 def catch_up(folder: "PeerFolder", other: Path) -> None:
     """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
     from privatile.federation.peer.running import catch_up as follow

@@ -3,17 +3,16 @@
 Also the question whether to take part, and the words of a unit that does so.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.asking import ask_first
 from privatile.cli.options import file, text
 from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.cli.service_options import operations_arguments, service_options
-from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from privatile.federation.run.join import JoinOptions
@@ -55,11 +54,7 @@ def agree(rows: Iterable[tuple[str, str]], question: str, *, yes: bool) -> None:
     """Show the study and have somebody agree to it: with `yes` beforehand, else at the terminal."""
     for label, words in rows:
         click.echo(f"{label:>18}  {words}", err=True)
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask whether you agree to the study. Read it, then agree with --yes.")
-    click.confirm(question, abort=True, err=True)
+    ask_first(question, " whether you agree to the study. Read it, then agree with --yes.", yes=yes)
 
 
 def unit_words(source: str | None, reading: ReadingOptions, options: "JoinOptions") -> list[str]:

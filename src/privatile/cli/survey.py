@@ -1,7 +1,6 @@
 """`privatile survey`: a survey of a sensitive number on the web, one randomized bit per person."""
 
 import shlex
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.asking import ask_first
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo_facts
 from privatile.errors import InputError, require
@@ -213,10 +213,7 @@ def close(folder: "SurveyFolder", wait: float, yes: bool) -> None:
     from privatile.survey.closing import close_survey, what_closing_ends
 
     if not yes and (ended := what_closing_ends(folder)) is not None:
-        if not sys.stdin.isatty():
-            raise InputError(f"{ended} There is no terminal to ask: to close it all the same, say so with --yes.")
-        click.echo(ended, err=True)
-        click.confirm("Close the survey for good? (--yes skips this)", abort=True, err=True)
+        ask_first("Close the survey for good?", ": to close it all the same, say so with --yes.", yes=yes, shown=ended)
     click.echo(close_survey(folder, wait))
 
 

@@ -4,12 +4,19 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.options import existing, json_flag
+from privatile.cli.printing import echo_json
 from privatile.errors import InputError
 
 
 @click.command()
 @click.argument("record", type=click.Path(path_type=Path))
-@click.option("--transcript", type=click.Path(path_type=Path), help="The run's file (run.db): recompute everything.")
+@click.option(
+    "--transcript",
+    type=click.Path(path_type=Path),
+    callback=existing,
+    help="The run's file (run.db): recompute everything.",
+)
 @click.option(
     "--countersign", is_flag=True, help="Add this site's signature if everything holds and is what its own ledger says."
 )
@@ -17,8 +24,14 @@ from privatile.errors import InputError
 @click.option(
     "--site", type=click.Path(path_type=Path), help="This site's folder, for --countersign; yours unless given."
 )
+@json_flag("The verdict and the checks")
 def verify(
-    record: Path, transcript: Path | None, countersign: bool, invitation: Path | None, site: Path | None
+    record: Path,
+    transcript: Path | None,
+    countersign: bool,
+    invitation: Path | None,
+    site: Path | None,
+    as_json: bool,
 ) -> None:
     """Check the signatures of RECORD and, with --transcript, recompute its estimate from the counts alone.
 
@@ -49,10 +62,15 @@ def verify(
                 f"{record}`, where DIR is its own folder."
             )
         checked = verify_record(content, transcript)
-    click.echo(checked.to_text())
+    recomputed = transcript is not None
+    if as_json:
+        echo_json(checked.to_dict(recomputed=recomputed))
+    else:
+        click.echo(checked.to_text())
     if checked.failed:
         raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")
-    click.echo(checked.verdict(recomputed=transcript is not None))
+    if not as_json:
+        click.echo(checked.verdict(recomputed=recomputed))
     if invitation is not None and countersign:
         if transcript is None:
             raise InputError(
@@ -64,7 +82,7 @@ def verify(
         with Ledger.open(place.ledger_file, create=False, read_only=True) as ledger:
             signed = add_signature(content, invited.client, place.key(), transcript, ledger)
         write_record(signed, record)
-        click.echo(f"{record}: countersigned by {invited.client}.")
+        click.echo(f"{record}: countersigned by {invited.client}.", err=as_json)
         statement = read_statement(signed["signatures"]["clients"][invited.client]["statement"])
         for line in [] if statement is None else statement_lines(statement):
-            click.echo(line)
+            click.echo(line, err=as_json)

@@ -248,14 +248,11 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
         last = f"; {word} {duration(now - heard[client])} ago" if client in heard else ""
         found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
     open_ended = store.spec.design == "open"
-    for number, since, deadline, clients in _awaited(store):
+    for number, since, deadline, starts, clients in _awaited(store):
         for client in clients:
             late = now - heard.get(client, since) >= GONE if open_ended else now - since >= deadline
             if client not in heard:
-                text = (
-                    f"{client} has not been heard yet: start `privatile join` (without a coordinator `privatile peer "
-                    "run`) there, or ask the site why it is not up"
-                )
+                text = f"{client} has not been heard yet: start `{starts}` there, or ask the site why it is not up"
                 found[client] = Alarm("waiting", client, since, text)
             elif late and client not in found:
                 waited = f"{client} has not answered round {number:,} for {duration(now - since)}"
@@ -266,8 +263,8 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
     return list(found.values())
 
 
-def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
-    """The open round, since when it is asked, the study's deadline, and the clients that have not answered."""
+def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, str, list[str]]]:
+    """The open round, since when it is asked, the study's deadline, what starts a client, and who has not answered."""
     rows = store.query(
         "SELECT round, since, study, clients FROM awaited, federation WHERE round = (SELECT max(round) FROM open_round)"
         # A peer's file has no open round, only those that a quorum has signed.
@@ -275,6 +272,8 @@ def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
     )
     for number, since, study, clients in rows:
         try:
-            yield number, since, float(json.loads(study)["deadline"]), [str(client) for client in json.loads(clients)]
-        except (ValueError, TypeError, KeyError, RecursionError):
+            plain, names = json.loads(study), [str(client) for client in json.loads(clients)]
+            starts = "privatile join" if plain.get("tolerate") is None else "privatile peer run"
+            yield number, since, float(plain["deadline"]), starts, names
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise StoreError(f"{store.path} is damaged and cannot be read. Restore it from a backup.") from None

@@ -71,6 +71,8 @@ PEER = (
     " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS peer_unsigned (round INTEGER NOT NULL, client TEXT NOT NULL, times INTEGER NOT NULL,"
     " PRIMARY KEY (round, client)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_undecided (place INTEGER PRIMARY KEY, action TEXT NOT NULL, client TEXT,"
+    " voters TEXT NOT NULL)",
 )
 """What a peer of a federation without a coordinator keeps besides (`federation.replica.peer_log`)."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from privatile.federation.replica.decisions import Tally
 from privatile.federation.replica.entries import (
     Decision,
     Vote,
     read_entry,
 )
 from privatile.federation.replica.replica import Replica
+from privatile.federation.replica.undecided import MOST_UNDECIDED, Undecided
+from privatile.federation.wire.keys import KeyPair
 from privatile.federation.wire.messages import Link
 from tests.federation.replica.filed import filed
 from tests.federation.replica.kit import (
@@ -260,6 +263,7 @@ def test_a_log_that_cannot_begin_can_be_aborted() -> None:
         assert not peer.replica.aborted
         assert peer.replica.has_voted(first.name, abort)
         assert not peer.replica.has_voted(away.name, abort)
+        assert peer.replica.undecided == [Undecided("abort", None, (first.name, third.name))]
     log += [votes[0], votes[2]]
     for peer in peers:
         peer.follow(log)
@@ -280,10 +284,29 @@ def test_a_vote_to_abort_from_before_the_log_was_lost_still_counts() -> None:
     for peer in peers:
         peer.renew(1)
         assert peer.replica.has_voted(first.name, abort)
+        assert peer.replica.undecided == [Undecided("abort", None, (first.name,))]
     vote = (second.name, second.replica.vote(second.name, abort).pack(second.key))
     for peer in (first, second):
         peer.follow([vote])
         assert peer.replica.aborted
+
+
+def test_what_liars_vote_for_is_shown_up_to_a_limit_and_keeps_no_other_vote_away() -> None:
+    """Any number of keys can be voted for; a vote to abort, and what most have voted for, is still seen."""
+    replica = filed(4, 3, 1)[0].replica
+    before = replica.keys["peer1"].signer
+    replica._history.tally = tally = Tally.of(3, replica.keys)
+    for _ in range(3 * MOST_UNDECIDED):
+        tally.add("peer0", Decision("key", "peer1", before=before, keys=KeyPair.generate().public))
+    wanted = Decision("key", "peer1", before=before, keys=KeyPair.generate().public)
+    for name in ("peer2", "peer3"):
+        tally.add(name, wanted)
+    tally.add("peer2", Decision("abort"))
+    tally.add("peer0", Decision("readmit", "peer3", 1))  # who is not in quarantine
+    shown = replica.undecided
+    assert len(shown) == MOST_UNDECIDED
+    assert shown[:2] == [Undecided("key", "peer1", ("peer2", "peer3")), Undecided("abort", None, ("peer2",))]
+    assert {one.action for one in shown} == {"key", "abort"}
 
 
 def test_a_run_whose_end_finds_no_quorum_can_be_aborted() -> None:

@@ -31,7 +31,7 @@ def test_the_quorum_is_the_smallest_number_above_half_of_peers_and_liars(
     [
         ({"clients": 3, "tolerate": 1}, "1 takes at least 4 clients; the study has 3"),
         ({"clients": 6, "tolerate": 2}, "2 takes at least 7 clients; the study has 6"),
-        ({"clients": 1, "tolerate": 0}, "0 takes at least 2 clients"),
+        ({"clients": 1, "tolerate": 0}, "must be at least 2 in a study without a coordinator"),
         ({"clients": 4, "tolerate": -1}, "must be at least 0 organizations"),
         ({"clients": 4, "tolerate": 1, "quorum": 3}, "must be left out, or be 4"),
         ({"clients": 4, "tolerate": 1, "design": "open", "rounds": 0}, 'cannot be "open"'),

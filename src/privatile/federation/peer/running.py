@@ -12,6 +12,7 @@ from privatile.client.ledger.file_systems import require_volume
 from privatile.client.sources.source import Source
 from privatile.core.words import counted
 from privatile.errors import InputError
+from privatile.federation.coordinator.journal import Journal
 from privatile.federation.peer.service import PeerService
 from privatile.federation.peer.votes import VoteBox
 from privatile.federation.replica.entries import Decision
@@ -174,7 +175,8 @@ def catch_up(folder: PeerFolder, other: Path) -> str:
     return f"New here: {new}{end}. {folder.client} has {counted(replica.committed, 'round')}; the run is {state} here."
 
 
-def _check_goes_on(folder: PeerFolder) -> None:
+def check_goes_on(folder: PeerFolder) -> None:
+    """Refuse a vote about a run that is over."""
     if folder.store_file.exists():
         with RunStore.open(folder.store_file, read_only=True) as store:
             over = "finished" if is_finished(store) else "aborted" if is_aborted(store) else ""
@@ -182,15 +184,30 @@ def _check_goes_on(folder: PeerFolder) -> None:
             raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
 
 
+def _check_quarantined(folder: PeerFolder, client: str) -> None:
+    """Refuse to readmit a peer that is not in quarantine, as far as this peer has read the log."""
+    if not folder.store_file.exists():
+        return
+    with RunStore.open(folder.store_file, read_only=True) as store:
+        known = Journal(store).quarantined()
+    if client not in known:
+        read = "" if running_process(folder.pid_file) else ", up to where it was stopped: start it, then vote"
+        raise InputError(
+            f"{client} is not in quarantine: there is nothing to vote for. In quarantine: "
+            f"{', '.join(sorted(known)) or 'nobody'} (by what this peer has read of the log{read})."
+        )
+
+
 def vote(
     folder: PeerFolder, *, readmit: str | None = None, key: Path | None = None, fingerprint: str | None = None
 ) -> str:
     """Put a vote into the box of this peer: to readmit a peer, to take a new key, else to abort."""
-    _check_goes_on(folder)
+    check_goes_on(folder)
     clients = folder.study().clients
     if readmit is not None:
         if readmit not in clients:
             raise InputError(f"the study has no client {readmit!r}. Its clients: {', '.join(clients)}.")
+        _check_quarantined(folder, readmit)
         decision = Decision("readmit", readmit)
     elif key is not None:
         enrolment = read_peer_enrolment(key)

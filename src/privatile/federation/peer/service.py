@@ -209,6 +209,9 @@ class PeerService:
         loop = asyncio.get_running_loop()
         self._conduct.connected()
         until = 0.0
+        back = "the log holds what this peer has applied"
+        if self._last is None:  # a new one after a recovery: nothing of it was applied before
+            back = "the log is there; this peer reads it from its first entry"
         while not self._over:
             for entry in await port.entries(until):
                 for one in self._apply(entry):
@@ -219,7 +222,7 @@ class PeerService:
             if port.verified and not self._was_connected:
                 self._was_connected = True
                 self._notes.ends("no broker", "broker back", "the log can be read again")
-                self._notes.ends("log lost", "log back", "the log holds what this peer has applied")
+                self._notes.ends("log lost", "log back", back)
             if self.replica.aborted:
                 self._end = "aborted"
             elif port.behind or not port.verified:  # wait: a time in the past would not let the entries arrive

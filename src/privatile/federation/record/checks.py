@@ -1,6 +1,7 @@
 """The list of checks of a record: what holds, what fails, what a reader should know, what could not be checked."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from privatile.core.words import counted, printable
 from privatile.errors import PrivatileError
@@ -41,8 +42,27 @@ class Checks:
             told.append(f"Not checked: {len(self.not_checked)}, see above.")
         return " ".join(told)
 
+    def _by_state(self) -> dict[str, list[str]]:
+        """Texts by what became of them. A hostile record may be quoted in one: only what can be printed is shown."""
+        kinds = {"holds": self.passed, "FAILS": self.failed, "FLAGGED": self.flagged, "not checked": self.not_checked}
+        return {kind: [printable(text) for text in texts] for kind, texts in kinds.items()}
+
+    def to_dict(self, *, recomputed: bool) -> dict[str, Any]:
+        """Plain values: whether it is verified, in a sentence too, and the checks with their state.
+
+        >>> Checks(failed=["one"]).to_dict(recomputed=True)["checks"]
+        [{'state': 'fails', 'text': 'one'}]
+        """
+        failing = f"cannot be trusted: {len(self.failed)} of the checks fail"
+        return {
+            "verified": not self.failed,
+            "recomputed": recomputed,
+            "verdict": failing if self.failed else self.verdict(recomputed=recomputed),
+            "checks": [
+                {"state": state.lower(), "text": text} for state, texts in self._by_state().items() for text in texts
+            ],
+        }
+
     def to_text(self) -> str:
         """One line per check."""
-        kinds = {"holds": self.passed, "FAILS": self.failed, "FLAGGED": self.flagged, "not checked": self.not_checked}
-        # A hostile record may be quoted in a text: nothing of it reaches the terminal but what can be printed.
-        return "\n".join(f"{kind:<11}  {printable(text)}" for kind, texts in kinds.items() for text in texts)
+        return "\n".join(f"{kind:<11}  {text}" for kind, texts in self._by_state().items() for text in texts)

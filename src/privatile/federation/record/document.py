@@ -21,6 +21,7 @@ from privatile.federation.setup.files import read_json, replace_file
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
 from privatile.result.result import QuantileResult
+from privatile.server.alarms import is_aborted
 from privatile.server.coordinator import Coordinator, has_interval
 from privatile.server.program import program
 from privatile.server.run_file import RunStore
@@ -77,9 +78,9 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
         study = directory.study()
         if store.finished is None and not unfinished:
             rounds = f"{coordinator.done} of {coordinator.planned} rounds" if coordinator.planned else "it is open"
+            state = "was aborted" if is_aborted(store) else "is not finished"
             raise InputError(
-                f"the run is not finished: {rounds}. To release it as it is, with that said in the record, use "
-                "--unfinished."
+                f"the run {state}: {rounds}. To release it as it is, with that said in the record, use --unfinished."
             )
         if study.is_open and not has_interval(coordinator.tracks):
             raise InputError("the run has no interval yet, and so nothing to release: too few have answered.")

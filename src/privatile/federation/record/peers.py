@@ -37,6 +37,7 @@ from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.setup.peer_roster import PeerRoster
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import Link
+from privatile.server.alarms import is_aborted
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 
@@ -50,6 +51,11 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
         if found.broken:
             raise StoreError(
                 f"{folder.store_file} was altered, or is damaged: {found.broken}. Restore it, or catch up."
+            )
+        if is_aborted(store):
+            raise InputError(
+                f"the run was aborted by the votes of the organizations, after {coordinator.done} of "
+                f"{coordinator.planned} rounds: there is nothing to release. What was answered stays spent."
             )
         if store.finished is None:
             raise InputError(

@@ -131,16 +131,15 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
     )
     more = f"; and {counted(len(untold) - MOST_NAMED, 'more client')}" if len(untold) > MOST_NAMED else ""
     few = sum(count < study.quorum for count in answers)
-    why = (
-        "In an open study a client is silent while nobody comes."
-        if study.is_open
-        else f"Rounds closed with fewer answers than the quorum of {study.quorum:,}: {few:,}."
-    )
-    if study.tolerate is not None:
-        whose = f"by the votes of more than {study.tolerate} organizations to close a round"
-    else:
-        whose = "by the coordinator's word alone"
+    whose = "by the coordinator's word alone"
+    if study.is_open:
+        why = " In an open study a client is silent while nobody comes."
+    elif study.tolerate is None:
+        why = f" Rounds closed with fewer answers than the quorum of {study.quorum:,}: {few:,}."
+    else:  # there the quorum of a coordinator, which closes a round early, has no meaning
+        voters = counted(study.votes_to_close, "organization")
+        whose, why = f"by the votes of at least {voters} to close a round", ""
     checks.flagged.append(
-        f"silent clients, {whose}: {named}{more}. {why} Answers that were left out by somebody "
+        f"silent clients, {whose}: {named}{more}.{why} Answers that were left out by somebody "
         "who had seen them would bias the result; a countersignature of the client shows whether it had answered"
     )

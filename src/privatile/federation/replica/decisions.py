@@ -20,7 +20,8 @@ class Tally:
     aborted: bool = False
     _used: set[str] = field(default_factory=set)
     """Signers that some peer has or had: votes from before a later change cannot bring one back."""
-    _votes: dict[str, set[str]] = field(default_factory=dict)
+    _votes: dict[str, dict[str, Decision]] = field(default_factory=dict)
+    """Who has voted for what is not decided, by its digest, in the log's order."""
     _decided: set[str] = field(default_factory=set)
 
     @classmethod
@@ -30,7 +31,7 @@ class Tally:
 
     def copy(self) -> "Tally":
         """As it is now."""
-        votes = {digest: set(voters) for digest, voters in self._votes.items()}
+        votes = {digest: dict(voters) for digest, voters in self._votes.items()}
         return Tally(
             self.quorum,
             dict(self.keys),
@@ -60,11 +61,22 @@ class Tally:
         """Whether this peer has voted for it, or it is decided."""
         return decision.digest in self._decided or sender in self._votes.get(decision.digest, ())
 
+    @property
+    def undecided(self) -> list[Decision]:
+        """What some have voted for, and too few so far; what could change nothing any more is not among them."""
+        found = [next(iter(voters.values())) for voters in self._votes.values()]
+        return [one for one in found if one.client is None or one.keys is None or self._may_replace(one)]
+
+    def _may_replace(self, decision: Decision) -> bool:
+        """Whether a key may still take the place of the one that it names."""
+        new, now = decision.keys, self.keys.get(decision.client or "")
+        return new is not None and now is not None and now.signer == decision.before and new.signer not in self._used
+
     def add(self, sender: str, decision: Decision) -> bool:
         """Count a vote; False where this peer has voted for it before, or it is decided."""
         if self.has(sender, decision):
             return False
-        self._votes.setdefault(decision.digest, set()).add(sender)
+        self._votes.setdefault(decision.digest, {})[sender] = decision
         return True
 
     def settle(self, decision: Decision) -> bool:
@@ -81,7 +93,7 @@ class Tally:
         elif decision.round is not None:
             self.readmitted.add((decision.client, decision.round))
         elif decision.keys is not None:
-            if self.keys[decision.client].signer != decision.before or decision.keys.signer in self._used:
+            if not self._may_replace(decision):
                 return False
             self.keys[decision.client] = decision.keys
             self._used.add(decision.keys.signer)

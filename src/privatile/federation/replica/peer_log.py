@@ -14,6 +14,7 @@ peer_proof     the signed entries that commit the last round, or the end
 peer_evidence  signed entries that were refused, belong to another history or prove a lie; votes to close a round; of
                entries without their sender's signature the first in a round
 peer_unsigned  how many of these were read, by round and by the peer they name ('' where the study has no such peer)
+peer_undecided   votes that were cast for what does not hold yet
 
 All that belongs together becomes durable together: entries, the rounds they commit, and the slot that is signed next.
 """
@@ -35,6 +36,7 @@ from privatile.federation.replica.history import RoundRecord
 from privatile.federation.replica.replica import Replica
 from privatile.federation.replica.slots import Claims, Slots, SlotValue
 from privatile.federation.replica.stored import closed_rounds
+from privatile.federation.replica.undecided import undecided_rows
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
 from privatile.server.run_file import RunStore, Statement
@@ -298,7 +300,7 @@ class PeerLog:
             statements += self._committed(records, replica)
             statements += self._settled(replica, first)
         if entries:
-            statements += _quarantined(replica)
+            statements += [*_quarantined(replica), *undecided_rows(replica.undecided)]
         stored = [one for record in records for one in record.stored]
         if finishes:
             self.store.finish(rounds=stored, also=statements)

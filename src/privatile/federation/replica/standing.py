@@ -23,6 +23,7 @@ from privatile.federation.replica.entries import (
 from privatile.federation.replica.history import History, Quarantine, RoundRecord
 from privatile.federation.replica.recovery import Choice, Recovery
 from privatile.federation.replica.slots import FORFEITED, Claims, Slots
+from privatile.federation.replica.undecided import MOST_UNDECIDED, Undecided
 from privatile.federation.replica.unread import Unread
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.keys import PublicKeys
@@ -178,6 +179,28 @@ class Standing:
         """Whether a peer's vote for this counts, or it is decided."""
         given_up = self._recovery is not None and client in self._recovery.abort_votes and decision.action == "abort"
         return given_up or self._history.tally.has(client, decision)
+
+    @property
+    def undecided(self) -> list[Undecided]:
+        """Decisions that some have voted for and that do not hold yet: to abort, about peers in quarantine, keys.
+
+        The first `MOST_UNDECIDED` of those with the most votes: liars may vote for any number of keys.
+        """
+        if self.aborted or self.finished:
+            return []
+        abort = Decision("abort")
+        decisions = [one for one in self._history.tally.undecided if one != abort]
+        decisions = [one for one in decisions if one.action != "readmit" or self._waits_for(one)]
+        found = [
+            Undecided(one.action, one.client, tuple(name for name in self.study.clients if self.has_voted(name, one)))
+            for one in (abort, *decisions)
+        ]
+        return sorted((one for one in found if one.voters), key=lambda one: -len(one.voters))[:MOST_UNDECIDED]
+
+    def _waits_for(self, decision: Decision) -> bool:
+        """Whether this is about the offence for which a peer is in quarantine."""
+        held = self.quarantined.get(decision.client or "")
+        return held is not None and held.round == decision.round
 
     def records_asked(self, client: str) -> int:
         """Records that all rounds up to the open one have asked of a peer, less those known not to have answered.

@@ -17,11 +17,11 @@ from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.client.sources.text_format import TextFormat
-from privatile.errors import InputError, LedgerError, SiteRefusal
+from privatile.errors import InputError, LedgerError
 from privatile.federation.run.hosting import Say, hosted
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import Site
-from privatile.federation.site.limits import Invited, SiteLimits, read_limits
+from privatile.federation.site.limits import Invited, SiteLimits, read_limits, refused
 from privatile.federation.site.open_responder import OpenSiteResponder
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import HEARTBEAT, ClientService
@@ -115,10 +115,10 @@ def prepare_responder(
             "with --person COLUMN."
         )
     site.check_one_client(invitation)
-    limits = read_limits(options.limits or site.limits_file)
-    reasons = limits.refusals(invitation, options.value)
-    if reasons:
-        raise SiteRefusal("this site's limits refuse the study:\n- " + "\n- ".join(reasons))
+    limits_file = options.limits or site.limits_file
+    limits = read_limits(limits_file, study)
+    if reasons := limits.refusals(invitation, options.value):
+        raise refused(reasons, f"Edit {limits_file}")
     ledger = _open_or_make(site.ledger_file, partial(Ledger.open, restored=options.restored), _write_nothing)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     person_key = None

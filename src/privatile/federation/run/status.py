@@ -7,10 +7,11 @@ from typing import Any
 from privatile.core.words import counted, duration, event_line
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
+from privatile.federation.replica.undecided import Undecided, read_undecided
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.result.result import QuantileResult
-from privatile.server.alarms import SIGN_OF_LIFE, Alarm, read_alarms, run_state, silent_rounds
+from privatile.server.alarms import SIGN_OF_LIFE, Alarm, is_aborted, is_finished, read_alarms, run_state, silent_rounds
 from privatile.server.coordinator import Coordinator, has_interval
 from privatile.server.folder import running_process
 from privatile.server.run_file import RunStore
@@ -42,13 +43,19 @@ class Status:
     """What is wrong now, the worst first."""
     peer: str | None = None
     """Whose folder it is, in a federation without a coordinator; its rounds are committed ones."""
+    undecided: tuple[Undecided, ...] = ()
+    """There: decisions that some have voted for and that do not hold yet."""
+    needed: int = 0
+    """There: the votes that a decision takes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         answers = [{"sentence": sentence, **facts} for sentence, facts in self.answers]
         events, alarms = ([one._asdict() for one in some] for some in (self.events, self.alarms))
+        votes = [{**one._asdict(), "voters": list(one.voters), "needed": self.needed} for one in self.undecided]
         plain = asdict(self) | {"events": events, "alarms": alarms, "answers": answers}
-        return plain if self.peer else {key: value for key, value in plain.items() if key != "peer"}
+        plain = {key: value for key, value in plain.items() if key not in ("peer", "undecided", "needed")}
+        return plain | ({"peer": self.peer, "votes": votes} if self.peer else {})
 
     def to_text(self) -> str:
         """A few lines for people."""
@@ -64,6 +71,10 @@ class Status:
             + (" committed" if self.peer else ""),
         ]
         lines += [f"ALARM        {alarm.title}: {alarm.text}" for alarm in self.alarms[:SHOWN_CLIENTS]]
+        lines += [
+            f"votes        {len(one.voters)} of {self.needed} votes {one.words}: {', '.join(one.voters)}"
+            for one in self.undecided
+        ]
         for sentence, facts in self.answers:
             lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
             lines += [f"             {text}" for text in facts["beside"]]
@@ -125,6 +136,8 @@ def read_status(directory: Directory) -> Status:
             _answers(coordinator),
             alarms,
             peer,
+            read_undecided(store) if peer and not is_aborted(store) and not is_finished(store) else (),
+            study.signing_quorum if peer else 0,
         )
 
 

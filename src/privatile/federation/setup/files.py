@@ -31,8 +31,14 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
         raise
     except msgspec.ValidationError as error:
         raise InputError(f"{path}: not {what}: {broken_rule(error, 'the file')}") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read as {what} ({type(error).__name__}).") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; give the file that is {what}.") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read as {what}: {_reason(error)}.") from None
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{path}: cannot be read as {what}: it is not JSON. It was edited or cut off, or is another file."
+        ) from None
 
 
 def write_json(path: Path, value: object) -> None:
@@ -57,8 +63,12 @@ def replace_file(path: Path, text: str) -> None:
 
 def unwritable(path: Path, error: OSError) -> StoreError:
     """The error for a small file that could not be written: a full disk, most often."""
-    reason = os.strerror(error.errno) if error.errno else type(error).__name__
     return StoreError(
-        f"{path} could not be written ({reason}). Nothing is lost: make room, or check who may write there, and give "
-        "the same command again."
+        f"{path} could not be written ({_reason(error)}). Nothing is lost: make room, or check who may write there, "
+        "and give the same command again."
     )
+
+
+def _reason(error: OSError) -> str:
+    """What the operating system says."""
+    return os.strerror(error.errno) if error.errno else type(error).__name__

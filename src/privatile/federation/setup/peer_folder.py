@@ -27,6 +27,7 @@ from privatile.federation.setup.peer_roster import (
     PeerRoster,
     PeerServer,
     build_roster,
+    check_server,
     read_peer_enrolment,
 )
 from privatile.federation.study.study import FederationStudy, study_toml
@@ -154,12 +155,19 @@ class PeerFolder(Directory):
         return roster
 
 
-def check_new_folder(path: Path, study: FederationStudy, client: str) -> None:
-    """Refuse a study with a coordinator, a client it has not, a folder in use; before any key is made."""
+def check_new_folder(path: Path, study: FederationStudy, client: str, at: ServerPlace) -> None:
+    """Refuse a study with a coordinator, a client it has not, a server's place that is none, a folder in use.
+
+    All of it before anything is written: what was refused can be given again, for the same folder.
+    """
     if study.tolerate is None:
         raise InputError("this study has a coordinator: its sites run `privatile enroll` and `privatile join`.")
     if client not in study.clients:
         raise InputError(f"the study has no client {client!r}. Its clients: {', '.join(study.clients)}.")
+    if at.host:
+        check_server(at.host, at.port, at.cluster_port)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file. Choose a new folder.")
     if path.exists() and any(path.iterdir()):
         raise InputError(f"{path} is not empty. Choose a new folder: keys are never overwritten.")
 
@@ -174,7 +182,7 @@ def make_peer_folder(
 ) -> PeerFolder:
     """Begin a peer's folder, with the enrolment to send to all others."""
     at = at or ServerPlace()
-    check_new_folder(path, study, client)
+    check_new_folder(path, study, client, at)
     (path / "certificates").mkdir(parents=True, mode=0o700)
     replace_file(path / "study.toml", study_toml(study))
     listen = at.listen or (at.host if at.host in ("localhost", "127.0.0.1", "::1") else "0.0.0.0")

@@ -28,23 +28,37 @@ Format = Literal[1]
 FORMAT: Format = 1
 """Of the three files; one of another version is refused."""
 
+LONGEST_HOST = 253
+"""Characters of a name in the network."""
+
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+
+
+def check_server(host: str, port: int, cluster_port: int) -> None:
+    """Refuse what is not the place of a server.
+
+    >>> check_server("north.example", 4222, 6222)
+    """
+    allowed = host.isascii() and len(host) <= LONGEST_HOST
+    if not allowed or any(not character.isalnum() and character not in ".-:_" for character in host):
+        raise InputError(f"a host is a name or an address, as a.example or 10.0.0.7; got {host!r:.80}.")
+    if port == cluster_port:
+        raise InputError(
+            f"peers and servers connect at two different ports; got {port} for both. Choose another one for either."
+        )
 
 
 class PeerServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A broker that an organization runs as one of the cluster."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_HOST)]
     port: Port
     cluster_port: Port
     authority: str
     """The certificate authority of this one server, PEM."""
 
     def __post_init__(self) -> None:
-        if any(not character.isalnum() and character not in ".-:_" for character in self.host):
-            raise InputError(f"a host is a name or an address; got {self.host!r:.80}.")
-        if self.port == self.cluster_port:
-            raise InputError(f"peers and servers connect at two different ports; got {self.port} for both.")
+        check_server(self.host, self.port, self.cluster_port)
         parse_certificate(self.authority.encode())
 
     def url(self, *, cluster: bool = False) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.setup.files import replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment
-from privatile.federation.site.limits import Invited, SiteLimits, limits_toml, no_limits, read_limits
+from privatile.federation.site.limits import Invited, SiteLimits, limits_toml, no_limits, read_limits, refused
 from privatile.federation.wire.keys import KeyPair, read_key, write_private
 
 
@@ -60,7 +60,7 @@ def enroll(invitation: Invited, folder: Path, *, max_epsilon: float | None = Non
     """
     site = Site(folder, invitation.client)
     site.check_one_client(invitation)
-    _check_limits(site, max_epsilon)
+    _check_limits(site, invitation, max_epsilon, agreed=new_key)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if site.key_file.exists() and not new_key:
         key = site.key()
@@ -82,13 +82,20 @@ def enroll(invitation: Invited, folder: Path, *, max_epsilon: float | None = Non
     return site
 
 
-def _check_limits(site: Site, max_epsilon: float | None) -> None:
-    """Refuse a site without limits, and limits other than those it has."""
+def _check_limits(site: Site, invitation: Invited, max_epsilon: float | None, *, agreed: bool) -> None:
+    """Refuse a site without limits, limits other than those it has, and a study that they refuse.
+
+    A site that has `agreed` before and only makes a new key is asked about its limits when it runs.
+    """
     if not site.limits_file.exists():
         if max_epsilon is None:
-            raise no_limits(site.limits_file)
-        SiteLimits(max_epsilon)  # refuses a number that is no limit
-    elif max_epsilon is not None and max_epsilon != (known := read_limits(site.limits_file).max_epsilon):
+            raise no_limits(site.limits_file, invitation.study)
+        if reasons := SiteLimits(max_epsilon).epsilon_refusals(invitation):  # a number that is no limit is refused
+            raise refused(reasons, "Nothing was made. Give a larger --max-epsilon")
+        return
+    if not agreed and (reasons := read_limits(site.limits_file).epsilon_refusals(invitation)):
+        raise refused(reasons, f"Nothing was made. Edit max_epsilon in {site.limits_file}")
+    if max_epsilon is not None and max_epsilon != (known := read_limits(site.limits_file).max_epsilon):
         raise InputError(
             f"{site.limits_file}: this site's limit is max_epsilon = {known:g}; got {max_epsilon:g}. It holds for all "
             "studies: leave out --max-epsilon, or edit the file."

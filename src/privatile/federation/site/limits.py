@@ -64,17 +64,21 @@ class SiteLimits:
 
     def refusals(self, invitation: Invited, value: str) -> list[str]:
         """Every reason not to take part in this study with this column; empty when there is none."""
-        epsilon = invitation.study.clients[invitation.client].epsilon
-        reasons = []
-        if epsilon > self.max_epsilon:  # what was spent before is in the ledger, which refuses by itself
-            allowed = f"this site's limits allow {self.max_epsilon:g} per person for life"
-            reasons.append(f"the study asks epsilon {epsilon:g}; {allowed}.")
+        reasons = self.epsilon_refusals(invitation)
         if self.values and value not in self.values:
             reasons.append(f"column {value!r} is not among those this site's limits allow.")
         who, fingerprint = invitation.asked_by
         if self.coordinators and not any(same_fingerprint(known, fingerprint) for known in self.coordinators):
             reasons.append(f"the {who} {fingerprint} is not among those this site's limits allow.")
         return reasons
+
+    def epsilon_refusals(self, invitation: Invited) -> list[str]:
+        """Of these the one that is known as soon as somebody is invited: the study asks too much of a person."""
+        epsilon = invitation.study.clients[invitation.client].epsilon
+        if epsilon <= self.max_epsilon:  # what was spent before is in the ledger, which refuses by itself
+            return []
+        allowed = f"this site's limits allow {self.max_epsilon:g} per person for life"
+        return [f"the study asks epsilon {epsilon:g}; {allowed}."]
 
     def check_length(self, question: Question) -> None:
         """Refuse a question that asks fewer records than the site allows."""
@@ -107,17 +111,33 @@ def check_questions(study: FederationStudy, questions: Sequence[Question]) -> No
             raise SiteRefusal("the question's step is larger than any of the study's own schedule.")
 
 
-def no_limits(path: Path) -> InputError:
-    """The error for a site that has not decided on its limits."""
-    return InputError(
-        f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
-        "together, and say it once: privatile enroll INVITATION --max-epsilon NUMBER"
+def refused(reasons: Sequence[str], cure: str) -> SiteRefusal:
+    """The error for a study that a site's limits refuse; `cure` says where its people can allow more."""
+    listed = "\n- ".join(reasons)
+    return SiteRefusal(
+        f"this site's limits refuse the study:\n- {listed}\n{cure} if this site agrees to more, or take part in "
+        "another study."
     )
 
 
-def read_limits(path: Path) -> SiteLimits:
-    """Read a site's limits; all errors at once."""
+def no_limits(path: Path, study: FederationStudy | None = None) -> InputError:
+    """The error for a site that has not decided on its limits, and is asked to take part in a study."""
+    options = "" if study is None or study.tolerate is None else " DIR --client NAME"
+    command = f"privatile {'peer ' if options else ''}enroll INVITATION{options} --max-epsilon NUMBER"
+    return InputError(
+        f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
+        f"together, and say it once: {command}"
+    )
+
+
+def read_limits(path: Path, study: FederationStudy | None = None) -> SiteLimits:
+    """Read a site's limits; all errors at once. `study` is the one that they are read for."""
     if not path.exists():
+        if study is not None and study.tolerate is not None:  # it has enrolled, and its folder is not made twice
+            raise InputError(
+                f"{path}: this file of the site's limits is missing. Put it back, or write the most that one person "
+                "may spend for life, all studies together, into it: max_epsilon = NUMBER"
+            )
         raise no_limits(path)
     document = read_toml(path)
     return document.finish(document.decode(SiteLimits))

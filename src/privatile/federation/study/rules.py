@@ -100,9 +100,14 @@ NOTE_BYTES = 900
 
 def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple[str, str]]:
     """Broken rules of a study without a coordinator, each with its setting."""
-    clients, fewest = len(study.clients), max(2, 3 * tolerate + 1)
+    clients, fewest = len(study.clients), 3 * tolerate + 1
     if tolerate < 0:
         yield f"must be at least 0 organizations; got {short(tolerate)}.", "tolerate"
+    elif clients < 2:
+        yield (
+            f"must be at least 2 in a study without a coordinator, who agree with each other; got {clients}.",
+            "clients",
+        )
     elif clients < fewest:
         rule = f"{short(tolerate)} takes at least {short(fewest)} clients; the study has {clients}."
         yield f"{rule} With fewer, liars could lead the others along two histories.", "tolerate"
