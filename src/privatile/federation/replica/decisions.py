@@ -1,6 +1,6 @@
 """What organizations decide together: votes are counted, and a quorum for the same decision makes it hold."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -62,10 +62,12 @@ class Tally:
         return decision.digest in self._decided or sender in self._votes.get(decision.digest, ())
 
     @property
-    def undecided(self) -> list[Decision]:
-        """What some have voted for, and too few so far; what could change nothing any more is not among them."""
-        found = [next(iter(voters.values())) for voters in self._votes.values()]
-        return [one for one in found if one.client is None or one.keys is None or self._may_replace(one)]
+    def undecided(self) -> Iterator[tuple[Decision, Collection[str]]]:
+        """What some have voted for, and too few so far, and who; not what could change nothing any more."""
+        for voters in self._votes.values():
+            decision = next(iter(voters.values()))
+            if decision.client is None or decision.keys is None or self._may_replace(decision):
+                yield decision, voters
 
     def _may_replace(self, decision: Decision) -> bool:
         """Whether a key may still take the place of the one that it names."""

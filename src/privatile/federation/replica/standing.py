@@ -1,5 +1,6 @@
 """Where a replica stands: what there is to read, and what there is to sign."""
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -188,14 +189,15 @@ class Standing:
         """
         if self.aborted or self.finished:
             return []
-        abort = Decision("abort")
-        decisions = [one for one in self._history.tally.undecided if one != abort]
-        decisions = [one for one in decisions if one.action != "readmit" or self._waits_for(one)]
-        found = [
-            Undecided(one.action, one.client, tuple(name for name in self.study.clients if self.has_voted(name, one)))
-            for one in (abort, *decisions)
+        abort, votes = Decision("abort"), dict(self._history.tally.undecided)
+        if self._recovery is not None and self._recovery.abort_votes:
+            votes[abort] = self._recovery.abort_votes.union(votes.get(abort, ()))
+        held = ((one, voters) for one, voters in votes.items() if one.action != "readmit" or self._waits_for(one))
+        most = heapq.nlargest(MOST_UNDECIDED, held, key=lambda item: (len(item[1]), item[0] == abort))
+        clients = self.study.clients
+        return [
+            Undecided(one.action, one.client, tuple(name for name in clients if name in voters)) for one, voters in most
         ]
-        return sorted((one for one in found if one.voters), key=lambda one: -len(one.voters))[:MOST_UNDECIDED]
 
     def _waits_for(self, decision: Decision) -> bool:
         """Whether this is about the offence for which a peer is in quarantine."""
