@@ -119,3 +119,11 @@ class Peers:
         """Close all files."""
         for peer in self.peers.values():
             peer.log.store.close()
+
+
+def with_a_silence(folder: Path) -> Peers:
+    """A finished run of three organizations, one of them silent in one round."""
+    peers = Peers(folder)
+    peers.play(silent=lambda name, number: (name, number) == ("west", 3))
+    peers.close()
+    return peers
