@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.errors import LedgerError
+from privatile.errors import LedgerError, OtherContent
 from privatile.federation.peer.conduct import Conduct
 from privatile.federation.peer.log_port import LogPort
 from privatile.federation.peer.notes import PeerNotes
@@ -92,6 +92,20 @@ def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> N
     with Ledger.open(ledger_file, read_only=True) as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert all(one[1] <= other[0] for one, other in pairwise(spans))
+    peers.close()
+
+
+def test_a_peer_that_comes_with_another_file_is_told_how_many_have_answered(tmp_path: Path) -> None:
+    peers = Peers(tmp_path)
+    north = peers["north"]
+    peers.play(2)
+    north.responder.ledger.close()
+    north.log.close()
+    own, north.values = north.values, north.values + 1.0
+    with pytest.raises(OtherContent, match="with other content, or in another order, of which 40 records answered"):
+        north.begin()
+    north.values = own
+    north.begin()  # the control
     peers.close()
 
 

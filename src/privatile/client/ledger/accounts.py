@@ -88,17 +88,18 @@ class Account:
         if content.person_key is not None:
             self.ledger.check_person_key(content.person_key)
         row = self.ledger.execute(
-            "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again FROM runs r"
+            "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again, r.asked FROM runs r"
             " JOIN datasets d ON d.id = r.dataset WHERE r.run = ? AND r.client = ?",
             (self.run, content.client),
         ).fetchone()
         if row is not None:
-            digest, column, threshold, epsilon, spend_again = row
+            digest, column, threshold, epsilon, spend_again, asked = row
             if column != content.column or digest != content.digest:
                 raise OtherContent(
                     f"run {self.run!r} began at client {content.client!r}, column {column!r}, with other content, or "
-                    "in another order, and cannot continue with this one: records could answer twice. Give the same "
-                    "file unchanged (a database query needs an ORDER BY), or start a new run."
+                    f"in another order, of which {counted(asked, 'record')} answered, and cannot continue with this "
+                    "one: records could answer twice. Give the same file unchanged (a database query needs an ORDER "
+                    "BY), or start a new run."
                 )
             if threshold != self._threshold:
                 raise LedgerError(
