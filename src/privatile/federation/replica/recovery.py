@@ -6,12 +6,17 @@ sign, at the first moment at which there is one; before the first round all must
 checkpoint, and nobody signs one elsewhere. At q checkpoints the log has begun. Rounds beyond it are dropped: they are
 not committed, and what was answered there stays spent.
 
-**Why there is a place**, where all are honest, have their files and are up. In the first log all have signed along one
-history. After that, take the place that was chosen last: q peers had said in that log that they can sign it. Who has
-spoken there signs nothing in an earlier log, and in that one nothing but this place and what follows it, which is one
-history, as a log closes a round at one place. The furthest of these signatures is in its signer's file together with
-the round before it. So its signer names that place in the next log, and all q can sign it. All choose the same: where a
-round is closed, q have signed the slot before it, and fewer than q can sign anything else there or below.
+**Why there is a place**, where all are honest, have their files and are up:
+
+1. In the first log all have signed along one history.
+2. Later, take the last log in which a place was chosen. There q peers had said that they can sign it.
+3. Since then these q have signed only that place and rounds that follow it: whoever has spoken in a log signs nothing in
+   an earlier one, and in this one nothing else was chosen.
+4. A log closes each round once, so all that they have signed since belongs to one history.
+5. Whoever of them has signed furthest has the closed round before that signature in its file. It names that place in
+   the next log. The others have signed less of the same history, so all q can sign there.
+6. All choose the same place: where a round is closed, q have signed the slot before it, so fewer than q can sign
+   another value in that slot or below.
 
 Nobody has to be believed. The choice is a matter of going on only: what counts are q checkpoints, and the rule of slots
 (`chain`). A place that is named must be one that honest peers close, by the answers and votes in it.
