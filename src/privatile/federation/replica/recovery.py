@@ -10,8 +10,8 @@ not committed, and what was answered there stays spent.
 
 1. In the first log all have signed along one history.
 2. Later, take the last log in which a place was chosen. There q peers had said that they can sign it.
-3. Since then these q have signed only that place and rounds that follow it: whoever has spoken in a log signs nothing in
-   an earlier one, and in this one nothing else was chosen.
+3. Since then these q have signed only that place and rounds that follow it: whoever has spoken in a log signs nothing
+   in an earlier one, and in this one nothing else was chosen.
 4. A log closes each round once, so all that they have signed since belongs to one history.
 5. Whoever of them has signed furthest has the closed round before that signature in its file. It names that place in
    the next log. The others have signed less of the same history, so all q can sign there.
