@@ -195,3 +195,27 @@ def test_nothing_is_signed_whose_slot_is_not_in_the_file(tmp_path: Path, what: s
     asyncio.run(conduct_with(True).act(port, 0.0))
     assert [signed_value(read_entry(payload, north.key.public.signer)) for payload in signed] == [(slot, chain)]
     peers.close()
+
+
+def test_a_vote_to_abort_is_said_again_in_a_new_log_and_once(tmp_path: Path) -> None:
+    peers = Peers(tmp_path)
+    north = peers["north"]
+    peers.play(1)
+    peers.write("north", north.replica.vote("north", Decision("abort")).pack(north.key))
+    peers.play(1)
+    for peer in peers.peers.values():
+        peer.log.begin_epoch(1)
+        peer.replica.new_epoch(1)
+    said: list[str] = []
+
+    class Watched(ListedLog):
+        async def publish(self, payload: bytes) -> None:
+            said.append(type(read_entry(payload, north.key.public.signer)).__name__)
+            await super().publish(payload)
+
+    north_goes_on = make_conduct(north, lambda asks: north.log.claim(north.replica.claims, asks))
+    for _ in range(3):
+        asyncio.run(north_goes_on.act(cast("LogPort", Watched(peers, "north")), 0.0))
+    assert sorted(said) == ["Stand", "Vote"]
+    assert all(peer.replica.has_voted("north", Decision("abort")) for peer in peers.peers.values())
+    peers.close()

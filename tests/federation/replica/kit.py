@@ -123,6 +123,8 @@ class Peer:
         for after in self.relays:
             found += [relay.pack(self.key) for relay in replica.relays(self.name, after)]
         self.relays = set()
+        if replica.aborts_again(self.name):
+            found.append(replica.vote(self.name, Decision("abort")).pack(self.key))
         if replica.recovering:
             found.append(self.stand())
             if replica.begins_at is not None and self.claim(replica.claims):

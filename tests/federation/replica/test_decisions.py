@@ -273,21 +273,33 @@ def test_a_log_that_cannot_begin_can_be_aborted() -> None:
     assert third.replica.aborted
 
 
-def test_a_vote_to_abort_from_before_the_log_was_lost_still_counts() -> None:
-    """With one of three away nobody could otherwise end a run whose log does not begin: one vote is cast already."""
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_vote_to_abort_from_before_the_log_was_lost_still_counts(closed: bool) -> None:
+    """With one of three away nobody could otherwise end a run whose log does not begin: one vote is cast already.
+
+    Whoever has voted says it again, for those who have not read it in the lost log.
+    """
     peers = filed(3, 6, 0)
-    first, second, _ = peers
+    first, second, third = peers
     log = after(peers, 2)
     abort = Decision("abort")
     log.append((first.name, first.replica.vote(first.name, abort).pack(first.key)))
-    run(peers, log, lambda: first.replica.closed >= 4)
+    for peer in peers if closed else (first, second):
+        peer.follow(log)
+    if closed:
+        run(peers, log, lambda: first.replica.closed >= 4)
     for peer in peers:
         peer.renew(1)
-        assert peer.replica.has_voted(first.name, abort)
-        assert peer.replica.undecided == [Undecided("abort", None, (first.name,))]
-    vote = (second.name, second.replica.vote(second.name, abort).pack(second.key))
-    for peer in (first, second):
-        peer.follow([vote])
+    new: list[Logged] = [(second.name, second.replica.vote(second.name, abort).pack(second.key))]
+    third.follow(new)
+    assert third.replica.aborted is closed
+    assert not third.replica.has_voted(first.name, abort)
+    new += say(first)
+    for peer in peers:
+        peer.follow(new)
+        assert peer.replica.aborted
+        peer.save()
+        peer.restart()
         assert peer.replica.aborted
 
 

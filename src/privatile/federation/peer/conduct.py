@@ -252,8 +252,10 @@ class Conduct:
     # -- decisions and recovery --------------------------------------------------------------------------------------
 
     async def _cast_votes(self, port: LogPort) -> None:
-        replica = self._replica
-        for wish in self._votes.pending():
+        replica, wishes = self._replica, self._votes.pending()
+        if replica.aborts_again(self._client):
+            wishes.append(Decision("abort"))
+        for wish in wishes:
             if replica.recovering and wish.action != "abort":
                 continue  # it is about a round, and which one is not known yet
             decision = completed(wish, replica.quarantined, replica.keys)

@@ -157,7 +157,9 @@ class Recovery:
     begins: int = 0
     """How many of them come before the target is known: they count for nobody."""
     abort_votes: set[str] = field(default_factory=set)
-    """Who has voted to abort: a log that cannot begin, or not go on, can still be given up."""
+    """Who has voted to abort in this log: one that cannot begin, or not go on, can still be given up."""
+    abort_before: frozenset[str] = frozenset()
+    """Who had before, as far as was read here; whoever is up says it again, for those who have read less."""
     keys_at: dict[str, dict[str, PublicKeys]] = field(default_factory=dict)
     """Keys after rounds that were followed, by their chain value."""
     _said: list[Said] = field(default_factory=list)
@@ -181,7 +183,7 @@ class Recovery:
     def anew(self) -> "Recovery":
         """The same log read from its first entry, with the rounds that were relayed in it; what is chosen stays so."""
         kept = Recovery(self.epoch, self.quorum, self.peers, self.choice, is_anew=self.target is not None)
-        kept._relays, kept._after = self._relays, self._after
+        kept._relays, kept._after, kept.abort_before = self._relays, self._after, self.abort_before
         kept._bytes, kept._places_after = self._bytes, self._places_after
         kept._refused, kept._in_vain = self._refused, self._in_vain
         return kept

@@ -91,9 +91,9 @@ class Replica(Rounds):
         """The log is lost: read a new one, from the last closed round on. What was open is dropped."""
         if epoch <= self.epoch:
             raise ProtocolError(f"after log {self.epoch} comes a later one; got {epoch}.")
-        self.epoch, self._aborted = epoch, self.aborted
+        self.epoch, self._aborted, before = epoch, self.aborted, self._abort_voters
         self._stand_after(self.closed, ended=self.ended)
-        self._recovery = Recovery(epoch, self.quorum, len(self.study.clients))
+        self._recovery = Recovery(epoch, self.quorum, len(self.study.clients), abort_before=before)
 
     def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
         """Until the new log has begun here only this is looked at: where peers stand, relayed rounds, checkpoints."""
@@ -115,8 +115,7 @@ class Replica(Rounds):
         if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
             recovery.abort_votes.add(entry.sender)
             yield self._happening("vote", entry.sender, "for: abort")
-            # Votes of closed rounds stay, as in a log that has begun.
-            if sum(self.has_voted(client, entry.decision) for client in self.study.clients) >= self.quorum:
+            if len(self._abort_voters) >= self.quorum:
                 self._aborted = True
                 yield self._happening("aborted", None, "a quorum has decided")
         if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:

@@ -178,8 +178,21 @@ class Standing:
 
     def has_voted(self, client: str, decision: Decision) -> bool:
         """Whether a peer's vote for this counts, or it is decided."""
-        given_up = self._recovery is not None and client in self._recovery.abort_votes and decision.action == "abort"
-        return given_up or self._history.tally.has(client, decision)
+        if self._recovery is not None and decision.action == "abort":
+            return client in self._recovery.abort_votes
+        return self._history.tally.has(client, decision)
+
+    def aborts_again(self, client: str) -> bool:
+        """Whether a peer had voted to abort before this log, and has not said so in it."""
+        found = self._recovery
+        return found is not None and client in found.abort_before and client not in found.abort_votes
+
+    @property
+    def _abort_voters(self) -> frozenset[str]:
+        """Who has voted to abort, in this log or before, as far as it was read here."""
+        tally, found, abort = self._history.tally, self._recovery, Decision("abort")
+        voters = frozenset(client for client in self.study.clients if tally.has(client, abort))
+        return voters if found is None else voters | found.abort_before | found.abort_votes
 
     @property
     def undecided(self) -> list[Undecided]:
@@ -190,8 +203,8 @@ class Standing:
         if self.aborted or self.finished:
             return []
         abort, votes = Decision("abort"), dict(self._history.tally.undecided)
-        if self._recovery is not None and self._recovery.abort_votes:
-            votes[abort] = self._recovery.abort_votes.union(votes.get(abort, ()))
+        if voters := self._abort_voters:
+            votes[abort] = voters
         held = ((one, voters) for one, voters in votes.items() if one.action != "readmit" or self._waits_for(one))
         most = heapq.nlargest(MOST_UNDECIDED, held, key=lambda item: (len(item[1]), item[0] == abort))
         clients = self.study.clients
