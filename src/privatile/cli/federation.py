@@ -297,7 +297,6 @@ def abort(directory: "Directory", yes: bool) -> None:
     from privatile.federation.run.requests import abort_run
 
     ask_first(ABORT, f": {NEEDS_YES}", yes=yes)
-
     click.echo(abort_run(directory))
 
 

@@ -147,11 +147,17 @@ def run_of_record(
         yield store
 
 
-def _lacks_rounds(checks: Checks, body: dict[str, Any], store: RunStore) -> bool:
-    """Whether a run's file ends before its record does: then nothing else of it can be the record's."""
+def rounds_held(body: dict[str, Any], store: RunStore) -> tuple[int, int]:
+    """How many rounds a run's file has, and how many a record says (0 where that is no number)."""
     told = part(body, "transcript").get("rounds")
     ((held,),) = store.query("SELECT count(DISTINCT round) FROM rounds")
-    if not isinstance(told, int) or held >= told:
+    return held, told if isinstance(told, int) else 0
+
+
+def _lacks_rounds(checks: Checks, body: dict[str, Any], store: RunStore) -> bool:
+    """Whether a run's file ends before its record does: then nothing else of it can be the record's."""
+    held, told = rounds_held(body, store)
+    if held >= told:
         return False
     why = (
         f"it has {held:,} of {told:,}: an older copy, or one of the file alone that was made while a program had it "

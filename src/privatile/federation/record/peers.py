@@ -19,7 +19,7 @@ import msgspec
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError, StoreError
 from privatile.federation.record.checks import Checks
-from privatile.federation.record.common_checks import check_recomputed, named_keys, part
+from privatile.federation.record.common_checks import check_recomputed, named_keys, part, rounds_held
 from privatile.federation.record.countersignature import CountersignRefused, countersign
 from privatile.federation.record.document import (
     canonical,
@@ -81,14 +81,13 @@ def check_has_rounds(record: dict[str, Any], folder: PeerFolder) -> None:
     """Refuse to compare a record with the file of a peer that has not got as far: it was away at the end."""
     if record["body"].get("study_hash") != folder.study().digest:
         return  # which is said elsewhere
-    told = part(record["body"], "transcript").get("rounds")
     with RunStore.frozen(folder.store_file) as store:
-        ((held,),) = store.query("SELECT count(DISTINCT round) FROM rounds")
-        behind = isinstance(told, int) and held < told
-        if behind or store.finished is None:
+        held, told = rounds_held(record["body"], store)
+        if held < told or store.finished is None:
+            whole = f", {told:,} rounds" if held < told else ""
             raise InputError(
                 f"{folder.client} has {held:,} rounds of the run, without its end, and the record is of the whole run"
-                f"{f', {told:,} rounds' if behind else ''}. First take over what it lacks: `privatile peer run`, or "
+                f"{whole}. First take over what it lacks: `privatile peer run`, or "
                 f"`privatile peer catch-up {folder.path} --from RUN.DB` with another organization's file."
             )
 

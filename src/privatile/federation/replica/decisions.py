@@ -61,6 +61,10 @@ class Tally:
         """Whether this peer has voted for it, or it is decided."""
         return decision.digest in self._decided or sender in self._votes.get(decision.digest, ())
 
+    def voters(self, decision: Decision) -> Collection[str]:
+        """Who has voted for it; nobody any more where it is decided."""
+        return self._votes.get(decision.digest, ())
+
     @property
     def undecided(self) -> Iterator[tuple[Decision, Collection[str]]]:
         """What some have voted for, and too few so far, and who; not what could change nothing any more."""

@@ -41,7 +41,7 @@ from privatile.federation.wire.messages import (
 from privatile.server.run_file import LONGEST_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK
-"""Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 1,000 peers fits."""
+"""Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
 
 Signer = Annotated[str, Meta(pattern=r"\A[A-Z2-7]{56}\Z")]
 """A public key as text: votes stay small, so that a closed round with many of them can be relayed."""

@@ -177,7 +177,7 @@ class History:
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
             return False
         is_abort = isinstance(entry, Vote) and entry.decision.action == "abort"
-        size = len(canonical_json(payload.decode("ascii"))) + len(sender) + 50
+        size = len(canonical_json({"sender": sender, "payload": payload.decode("ascii")}))
         if not is_abort and (
             sum(note.sender == sender for note in self.notes) >= MOST_NOTES
             or self._note_bytes + size > LARGEST_ENTRY - self.study.closed_round_bytes

@@ -190,8 +190,7 @@ class Standing:
     @property
     def _abort_voters(self) -> frozenset[str]:
         """Who has voted to abort, in this log or before, as far as it was read here."""
-        tally, found, abort = self._history.tally, self._recovery, Decision("abort")
-        voters = frozenset(client for client in self.study.clients if tally.has(client, abort))
+        voters, found = frozenset(self._history.tally.voters(Decision("abort"))), self._recovery
         return voters if found is None else voters | found.abort_before | found.abort_votes
 
     @property

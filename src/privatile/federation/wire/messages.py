@@ -345,7 +345,9 @@ def read_signed(payload: bytes, signer: str, largest: int, decoder: "msgspec.jso
     except (binascii.Error, ValueError):
         raise NotSigned("the signature is not base64.") from None
     if base64.b64encode(signature) != tail:
-        raise NotSigned("the signature is not written as base64 is: its last letter has bits that belong to nothing.")
+        raise NotSigned(
+            "the signature is not the one text that base64 has for it: unused bits of its last letter are set."
+        )
     if not verify(signer, body, signature):
         raise NotSigned("the signature is not that of the expected signer.")
     try:
