@@ -35,6 +35,7 @@ def make_open_study(
     epsilon: float = 1.0,
     records: int = 10_000,
     deadline: float = DAY,
+    values: str = "any",
     **arrivals: Any,
 ) -> FederationStudy:
     shares = weights or {"north": 0.6, "south": 0.4}
@@ -44,6 +45,7 @@ def make_open_study(
         "patience": 5,
         "design": "open",
         "deadline": deadline,
+        "values": values,
         "arrivals": Arrivals(**arrivals),
     }
     return make_study(clients, **settings)

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privatile.api.division import Division
-from privatile.api.local_run import LocalRun, Progress, make_private, new_run, opened
+from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, new_run, opened
 from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.column import ShuffledColumn
+from privatile.client.order.column import HEAPS, ShuffledColumn
 from privatile.client.order.shuffle import check_column
 from privatile.client.order.weight_classes import MOST_ROUNDS
+from privatile.core.words import counted, listed, printable
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
 from privatile.estimator.auto import FEWEST_ROUNDS
 from privatile.estimator.schedule import SELF_TUNING
@@ -64,6 +65,8 @@ def prepare_groups(data: object, options: Options, rng: np.random.Generator | No
     ledger, coins, division = opened(data, options, rng)
     runs = GroupRuns(options, division, ledger, coins, *find_groups(options, division))
     runs.prepare()
+    if heaped := [group.name for group in runs.groups if group.run is not None and group.run.is_heaped]:
+        log.warning(HEAPS, f"{counted(len(heaped), 'group')} ({printable(listed(heaped))})", UNDECLARED)
     return runs
 
 

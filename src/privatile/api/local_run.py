@@ -3,6 +3,7 @@
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
 
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,11 @@ from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.past import check_begun, check_link, check_past
 from privatile.client.ledger.reservations import release_run
 from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.order.column import ShuffledColumn
+from privatile.client.order.column import HEAPS, ShuffledColumn, has_heaps
 from privatile.client.order.shuffle import check_column
 from privatile.client.responder import Responder, answer_all
 from privatile.errors import ClientTooSmall, InputError, StoreError
-from privatile.estimator.clients import UNKNOWN_SIZE
+from privatile.estimator.clients import UNKNOWN_SIZE, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.planning.options import Options
 from privatile.report.run_page import RunReporter
@@ -35,6 +36,10 @@ from privatile.server.coordinator import Coordinator, new_run_name, stored_quest
 from privatile.server.run_file import RunStore, Statement
 from privatile.server.run_tables import LEDGER
 from privatile.server.writer import claim
+
+log = logging.getLogger("privatile.client")
+
+UNDECLARED = "Leave out --values continuous (values=), or declare --values whole or step=NUMBER if all are multiples."
 
 Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
@@ -47,7 +52,10 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     if options.groups or options.leave_out:
         for column in columns.values():
             check_column(column, options.missing)
-    return new_run(options, columns, division, ledger, coins)
+    run = new_run(options, columns, division, ledger, coins)
+    if run.is_heaped:
+        log.warning(HEAPS, "this data", UNDECLARED)
+    return run
 
 
 def new_run(
@@ -148,6 +156,13 @@ class LocalRun:
         usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
         is_whole = client.records == usable and (column.weights is None or column.weights.records == usable)
         return replace(client, file_records=client.records if is_whole else UNKNOWN_SIZE)
+
+    @property
+    def is_heaped(self) -> bool:
+        """Whether values that are declared continuous lie on heaps; for the holder alone (`has_heaps`)."""
+        clients = self.spec.at_level(0)
+        parts = [(self.columns[client.name], client.weight) for client in clients]
+        return self.spec.declared.continuous and has_heaps(parts, math.sqrt(pooled_noise(clients)))
 
     # -- who answers ---------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from privatile.client.sources.source import ONLY_CLIENT, Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import Equivocation, InputError, LedgerError, SiteRefusal
-from privatile.federation.site.responder import SiteResponder, link_of
+from privatile.federation.site.responder import SiteResponder, link_of, tell_of_heaps
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import AnswerMessage, question_digest
 
@@ -47,7 +47,7 @@ class OpenSiteResponder(SiteResponder):
         """`read` opens the source anew. `fewest` is the site's own limit: it never answers with fewer records."""
         self._study, self._read, self._person_key = study, read, person_key
         self._ledger, self._rules, self._coins = ledger, rules, coins or OperatingSystemCoins()
-        self._agreement, self._fewest, self._clock = study.clients[client], fewest, clock
+        self._name, self._agreement, self._fewest, self._clock = client, study.clients[client], fewest, clock
         self._round, self._since, self._next_read = 0, 0.0, 0.0
         """The round that was seen last, since when it is open here, and when the source is read again for it."""
         super().__init__(client, study.run, self._read_source(), self._agreement.records)
@@ -56,6 +56,8 @@ class OpenSiteResponder(SiteResponder):
         """The column as it is now; refused where its people have answered otherwise."""
         study = self._study
         column = read_arrived(self._read(), self._ledger, missing=study.missing, person_key=self._person_key)
+        if not self._round:  # later, the time that it takes would depend on values
+            tell_of_heaps(study, self._name, column)
         return Responder(
             study.run,
             column,

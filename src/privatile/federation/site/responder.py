@@ -4,6 +4,7 @@ In the ledger a site has one name for itself, whatever a study calls it: two stu
 make its records look new.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.order.column import HEAPS, ShuffledColumn, has_heaps
 from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.source import ONLY_CLIENT, Source
@@ -21,6 +23,8 @@ from privatile.errors import AlreadyAnswered, InputError, LedgerError, SiteRefus
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.study.weight_classes import agreed_class, name_in_ledger
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
+
+log = logging.getLogger("privatile.federation.client")
 
 
 class SiteResponder:
@@ -144,6 +148,15 @@ class SiteResponder:
         self._responder.prove()
 
 
+def tell_of_heaps(study: FederationStudy, client: str, column: ShuffledColumn) -> None:
+    """Tell the site alone, in its log, if values that the study declares continuous lie on heaps.
+
+    The other sites are taken to hold values alike.
+    """
+    if study.spec.declared.continuous and has_heaps([(column, 1.0)], study.error_in_rank):
+        log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with values = "any".')
+
+
 class GivenAnswer(NamedTuple):
     """One level of an answer, as the ledger holds it."""
 
@@ -222,6 +235,8 @@ def open_responder(
             missing=study.missing,
             rules=rules,
         )
+        if not responder.asked():  # later, the time that it takes would depend on values
+            tell_of_heaps(study, client, column)
         if reserve:
             responder.reserve(agreement.records)
         responder.require(max(0, agreement.records - responder.asked()))

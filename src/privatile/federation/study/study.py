@@ -207,6 +207,14 @@ class FederationStudy(Hashed):
             survey=Survey.agreed() if any(one.weights is not None for one in self.clients.values()) else None,
         )
 
+    @cached_property
+    def error_in_rank(self) -> float:
+        """√Σ p_k²/(4r_k²n_k), the standard error that every level's share of the agreed records leaves in its rank."""
+        spec = self.spec
+        records = (agreement.records // len(spec.levels) for agreement in self.clients.values())
+        noise = (client.noise(max(1, own)) for client, own in zip(spec.at_level(0), records, strict=True))
+        return math.sqrt(math.fsum(noise))
+
     @property
     def weighs_by_size(self) -> bool:
         """Whether every client counts with the records it agreed to: the quantile is that of all of them together."""
