@@ -32,7 +32,7 @@ from studies.coverage.page import calibrations, draw, extras, filled, tables
 from studies.coverage.rows import read_rows
 from studies.coverage.scores import Score
 
-from privatile.paper.text_tables import markdown_table
+from privatile.paper.tables import markdown_table
 
 ROOT = Path(__file__).parents[2]
 DOCS, COVERAGE = ROOT / "docs", ROOT / "studies" / "coverage"

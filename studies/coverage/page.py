@@ -10,7 +10,7 @@ from studies.coverage.extras import Extra
 from studies.coverage.scores import Score
 
 from privatile.estimator.auto import SUPPORTED, supported
-from privatile.paper.text_tables import markdown_table
+from privatile.paper.tables import markdown_table
 from privatile.report.print_style import BLUE, VERMILION, print_style, save_figure
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")

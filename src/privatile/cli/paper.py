@@ -34,7 +34,7 @@ PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", 
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 def paper(part: str, quiet: bool, **options: Any) -> None:
-    """Reproduce a table or figure: Markdown, CSV and LaTeX, or SVG and PNG, in a folder.
+    """Reproduce a table or figure: Markdown and CSV, or SVG and PNG, in a folder.
 
     Finished cells are kept in the folder: the same command continues after Ctrl-C.
     """

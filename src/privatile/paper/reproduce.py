@@ -1,4 +1,4 @@
-"""Reproduce parts of the paper into a folder: Markdown, CSV and LaTeX for tables, SVG and PNG for figures."""
+"""Reproduce parts of the paper into a folder: Markdown and CSV for tables, SVG and PNG for figures."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -10,9 +10,8 @@ from privatile.errors import InputError
 from privatile.paper.beyond_tables import cost_experiment, normalizer_experiment
 from privatile.paper.figures import figure1, figure2
 from privatile.paper.published import TABLES, paper_experiment
-from privatile.paper.salary import read_salaries, salary_table, salary_texts, start_table
-from privatile.paper.tables import compare, latex, markdown, verdict
-from privatile.paper.text_tables import rows_texts
+from privatile.paper.salary import read_salaries, salary_table, salary_text, start_table
+from privatile.paper.tables import compare, markdown, markdown_table, verdict
 from privatile.simulation.cuda import open_device
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.output import write_rows
@@ -84,29 +83,33 @@ def _tables(
             run(experiment, stores[name], progress=lambda done, _, before=before: progress(before + done, total))
             before += experiment.updates
             found = compare(name, stores[name].rows())
-            texts = {
-                ".md": markdown(experiment.title, found, protocol),
-                ".tex": latex(experiment.title, found, protocol),
-            }
-            files += _write(out / f"{name}-{protocol}", texts, [cell.row() for cell in found])
+            text = markdown(experiment.title, found, protocol)
+            files += _write(out / f"{name}-{protocol}", text, [cell.row() for cell in found])
             say(f"{experiment.title}: {len(found)} cells. {verdict(found)}")
     return files
 
 
-def _write(stem: Path, texts: dict[str, str], rows: Sequence[dict[str, Any]]) -> list[Path]:
-    """The texts by suffix, and the rows as CSV, beside each other."""
-    for suffix, text in texts.items():
-        stem.with_name(stem.name + suffix).write_text(text, encoding="utf-8")
-    write_rows(rows, stem.with_name(f"{stem.name}.csv"))
-    return [stem.with_name(stem.name + suffix) for suffix in (*texts, ".csv")]
+def _write(stem: Path, text: str, rows: Sequence[dict[str, Any]]) -> list[Path]:
+    """The text as Markdown, and the rows as CSV, beside each other."""
+    files = [stem.with_name(stem.name + suffix) for suffix in (".md", ".csv")]
+    files[0].write_text(text, encoding="utf-8")
+    write_rows(rows, files[1])
+    return files
+
+
+def _rows_text(title: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Flat rows as Markdown."""
+    header = [name.replace("_", " ") for name in rows[0]]
+    cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+    return "\n".join([f"### {title}", "", *markdown_table(header, cells), ""])
 
 
 def _salary(clients: dict[str, Any], out: Path, threads: int) -> list[Path]:
     rows, starts = salary_table(clients, threads=threads), start_table(clients)
     title = "Table 5, τ = 0.5, C1, r = 0.6: what is not stated"
     return [
-        *_write(out / "salary", salary_texts(rows), rows),
-        *_write(out / "salary-starts", rows_texts(title, starts), starts),
+        *_write(out / "salary", salary_text(rows), rows),
+        *_write(out / "salary-starts", _rows_text(title, starts), starts),
     ]
 
 
@@ -121,4 +124,4 @@ def _beyond(out: Path, replications: int, threads: int, run: Run) -> list[Path]:
         "divide": (experiment.title, divided),
         "cost": ("What local privacy costs", cost_experiment(min(replications, 500), threads=threads)),
     }
-    return [file for name, (title, rows) in parts.items() for file in _write(out / name, rows_texts(title, rows), rows)]
+    return [file for name, (title, rows) in parts.items() for file in _write(out / name, _rows_text(title, rows), rows)]

@@ -16,7 +16,7 @@ from privatile.core.arrays import Floats
 from privatile.errors import DataError
 from privatile.estimator.schedule import PRESETS
 from privatile.paper.published import published_salary
-from privatile.paper.text_tables import latex_table, markdown_table
+from privatile.paper.tables import markdown_table
 from privatile.simulation.cells import DATA_SEED, Cell
 from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import Outcome, run_cell
@@ -184,29 +184,22 @@ def _dollars(cell: Cell, found: Outcome, base: float = 1.0) -> dict[str, Any]:
     }
 
 
-def salary_texts(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Table 5 as Markdown and LaTeX, by the suffix of their files."""
-    setting = ("level", "truth_rate", "method", "how")
-    all_dollars = ("mean_length", "published_estimate", "published_length", "empirical_equal", "empirical_pooled")
+def salary_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Table 5 as Markdown."""
     header = (
         "τ", "r", "method", "", "estimate, mean over coins (spread)", "one run", "interval length",
         "published estimate", "published length", "empirical, equal weights", "pooled", "ε a record pays",
     )  # fmt: skip
-    short = (r"$\tau$", "$r$", "method", "", "estimate", "length", "published", "length", r"$\varepsilon$ paid")
-    caption = "Salary data, dollars: estimate and interval length, ours beside the published ones."
-
-    def line(row: dict[str, Any], *amounts: str) -> list[str]:
-        return [*(str(row[name]) for name in setting), *amounts, f"{row['epsilon_paid']:.2f}"]
-
-    def dollars(row: dict[str, Any], *names: str) -> list[str]:
-        return [f"{row[name]:,.0f}" for name in names]
-
-    whole = [
-        line(row, f"{row['mean_estimate']:,.0f} ({row['spread']:,.0f})", *dollars(row, "one_estimate", *all_dollars))
+    dollars = (
+        "one_estimate", "mean_length", "published_estimate", "published_length", "empirical_equal", "empirical_pooled",
+    )  # fmt: skip
+    lines = [
+        [
+            *(str(row[name]) for name in ("level", "truth_rate", "method", "how")),
+            f"{row['mean_estimate']:,.0f} ({row['spread']:,.0f})",
+            *(f"{row[name]:,.0f}" for name in dollars),
+            f"{row['epsilon_paid']:.2f}",
+        ]
         for row in rows
     ]
-    brief = [line(row, *dollars(row, "mean_estimate", *all_dollars[:3])) for row in rows]
-    return {
-        ".md": "\n".join(["### Table 5: salary data, dollars", "", *markdown_table(header, whole), ""]),
-        ".tex": "\n".join(latex_table(caption, "llllrrrrr", short, brief)),
-    }
+    return "\n".join(["### Table 5: salary data, dollars", "", *markdown_table(header, lines), ""])

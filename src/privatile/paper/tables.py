@@ -6,12 +6,11 @@ fewer than two marks are expected by chance.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from privatile.paper.published import Published, published_tables
-from privatile.paper.text_tables import latex_table, markdown_table
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.output import MARK_AT, plain
 
@@ -124,6 +123,19 @@ def _lines(level: str, rate: str, row: dict[str, Comparison], protocol: Protocol
     return lines
 
 
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a Markdown table.
+
+    >>> print(*markdown_table(["τ", "", "C1"], [["0.5", "ours", "0.95"], ["", "published", "0.94"]]), sep=chr(10))
+    | τ | | C1 |
+    |---|---|---|
+    | 0.5 | ours | 0.95 |
+    | | published | 0.94 |
+    """
+    lines = ["|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in (header, *rows)]
+    return [lines[0], "|" + "---|" * len(header), *lines[1:]]
+
+
 def markdown(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
     """A table of the paper as Markdown: coverage (MAE), ours above theirs."""
     parts = [f"### {title}", ""]
@@ -135,25 +147,6 @@ def markdown(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str
         ]
         methods = next(iter(rows.values()))
         parts += [f"**{scenario} | {kind} = {size:,}**", "", *markdown_table(["τ", "r", "", *methods], lines), ""]
-    return "\n".join(parts)
-
-
-def latex(title: str, cells: Sequence[Comparison], protocol: Protocol) -> str:
-    """The same as LaTeX (booktabs)."""
-    names = {"low": r"$\tau_{\mathrm{low}}$", "high": r"$\tau_{\mathrm{high}}$"}
-    parts = []
-    for (scenario, kind, size), rows in blocks_of(cells).items():
-        methods = list(next(iter(rows.values())))
-        symbol = "$t_T$" if kind == "t_T" else "$T$"
-        caption = f"{title}: {scenario}, {symbol} = {size:,}. Coverage (mean absolute error), {protocol} data."
-        groups = [
-            [
-                [text.replace("–", "--").replace("±", r"$\pm$") for text in line]
-                for line in _lines(names.get(level, level), rate, row, protocol)
-            ]
-            for (level, rate), row in rows.items()
-        ]
-        parts += latex_table(caption, f"lll{'r' * len(methods)}", [r"$\tau$", "$r$", "", *methods], *groups)
     return "\n".join(parts)
 
 
