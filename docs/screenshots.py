@@ -52,9 +52,8 @@ def groups_report(folder: Path) -> Path:
     medians = np.array([SITES.get(region, 50_000) for region in people["region"]])
     people["income"] = medians * np.exp(SPREAD * rng.standard_normal(len(people)))
     groups = privatile.estimate(
-        people, value="income", by="region", epsilon=1, range=(1_000, 1_000_000), scale="log", overall_share=0.2,
-        simulate=True, rng=5,
-    )  # fmt: skip
+        people, value="income", by="region", epsilon=1, range=(1_000, 1_000_000), scale="log", simulate=True, rng=5
+    )
     return groups.report(folder / "groups.html")
 
 

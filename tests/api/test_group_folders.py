@@ -1,7 +1,6 @@
 """A folder of groups: killed and resumed, read again, compared, shown as a page and a figure."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +78,10 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
 
     Not even where people may be asked again: those who have answered this very command are not.
     """
-    data, chosen = table(), options(tmp_path, by="region", overall_share=0.25, spend_again=True)
+    data, chosen = table(), options(tmp_path, by="region", spend_again=True)
     from privatile.server.coordinator import Coordinator
 
-    accept, left = Coordinator.accept, [24 + 24 + 7]
+    accept, left = Coordinator.accept, [24 + 7]
 
     def accept_until_killed(self: Coordinator, *given: Any, **more: Any) -> None:
         left[0] -= 1
@@ -96,60 +95,32 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
             prepare_groups(data, chosen).complete()
     resumed: GroupRuns = prepare_groups(data, chosen)
     states = [None if run.store is None else run.store.finished is not None for run in resumed.runs]
-    assert states == [True, True, False]  # overall, north; south was begun
+    assert states == [True, False]  # south was begun
     results = resumed.complete()
     assert sum(result.records for _, result in results.results) == len(data)
     assert not list((tmp_path / "runs").iterdir())
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as book:
         assert {round(line.epsilon, 6) for line in statement(book).datasets} == {4.0}  # twice would be 8
     with pytest.raises(AlreadyAnswered):
-        prepare_groups(data, options(tmp_path, by="region", overall_share=0.25))
+        prepare_groups(data, options(tmp_path, by="region"))
     assert sum(run.store is not None for run in prepare_groups(data, chosen).runs) == 0  # now they would be
     with pytest.raises(AlreadyAnswered, match="split among other clients"):
         prepare(data, options(tmp_path, client="sex"))
 
 
-@pytest.mark.parametrize("saved_there", [True, False])
-def test_what_is_resumed_keeps_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_there: bool) -> None:
-    """Stopped in the overall run with half of everybody: with a tenth, 40% of the people would answer twice."""
-    save = {"save": tmp_path / "regions"} if saved_there else {}
-    data, chosen = table(), options(tmp_path, by="region", overall_share=0.5, spend_again=True, **save)
-    from privatile.server.coordinator import Coordinator
-
-    def killed(*_: Any) -> None:
-        raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Coordinator, "finish", killed)
-        with pytest.raises(Killed):
-            prepare_groups(data, chosen).complete()
-    for share, got in ((0.1, "overall_share=0.1"), (None, "no overall_share")):
-        for new_run in (False, True):
-            with pytest.raises(StoreError, match=f"began with overall_share=0.5; got {got}.*Give the same as then"):
-                prepare_groups(data, replace(chosen, overall_share=share, new_run=new_run))
-    results = prepare_groups(data, chosen).complete()
-    assert sum(result.records for _, result in results.results) == len(data)
-    if not saved_there:
-        assert not list((tmp_path / "runs").iterdir())
-        prepare_groups(data, replace(chosen, overall_share=0.1))  # nothing is left to be resumed
-
-
 def test_a_folder_keeps_what_its_statement_rests_on(tmp_path: Path) -> None:
-    """Another share, or none, would state something false about finished runs; the confidence may change, and says so.
+    """Other groups would state something false about finished runs; the confidence may change, and says so.
 
     The file is as private as the runs beside it: it has the groups' sizes.
     """
     folder = tmp_path / "regions"
-    begun = simulated(overall_share=0.3, save=folder)
+    begun = simulated(save=folder)
     before = (folder / "groups.json").read_bytes()
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     for more, words in (
-        ({"overall_share": 0.9}, "overall_share=0.3; got overall_share=0.9"),
-        ({"overall_share": None}, "overall_share=0.3; got no overall_share"),
-        ({"overall_share": None, "simultaneous": True}, "overall_share=0.3; got no overall_share"),
-        ({"overall_share": 0.3, "by": "sex"}, "by='region'; got by='sex'"),
-        ({"overall_share": 0.3, "range": (0, 200)}, r"range=\(0, 100\); got range=\(0, 200\)"),
-        ({"overall_share": 0.3, "only": {"sex": "f"}}, "value='pay'; got value='pay at f'"),
+        ({"by": "sex"}, "by='region'; got by='sex'"),
+        ({"range": (0, 200)}, r"range=\(0, 100\); got range=\(0, 200\)"),
+        ({"only": {"sex": "f"}}, "value='pay'; got value='pay at f'"),
     ):
         with pytest.raises(StoreError, match=f"began with {words}.*another folder with save=FOLDER"):
             simulated(save=folder, **more)
@@ -157,16 +128,16 @@ def test_a_folder_keeps_what_its_statement_rests_on(tmp_path: Path) -> None:
     rows = table()
     rows["region"][rows["region"] == "south"] = "west"
     with pytest.raises(StoreError, match="groups='north, south'; got groups='north, west'"):
-        simulated(rows, overall_share=0.3, save=folder)
+        simulated(rows, save=folder)
 
-    again = simulated(overall_share=0.3, save=folder)
+    again = simulated(save=folder)
     assert again.notes() == begun.notes() == read_groups(folder).notes()
     assert "Chosen after" not in again.to_text()
-    together = simulated(overall_share=0.3, save=folder, simultaneous=True)
+    together = simulated(save=folder, simultaneous=True)
     said = "Chosen after the answers had come: the groups were asked for intervals that hold each by itself with 95%"
     assert said in together.notes()[1]
     assert said in read_groups(folder, simultaneous=True).notes()[1]
     assert (folder / "groups.json").read_bytes() == before
-    (folder / "groups.json").unlink()
-    with pytest.raises(StoreError, match=r"has the run over all groups, and no groups\.json"):
-        simulated(overall_share=0.9, save=folder)
+    (folder / "groups.json").write_text(before.decode().replace('"format": 2', '"format": 1'))
+    with pytest.raises(StoreError, match="no list of groups that this version reads"):
+        simulated(save=folder)

@@ -13,11 +13,9 @@ import pytest
 import privatile
 from privatile.api.groups import prepare_groups
 from privatile.api.local_run import prepare
-from privatile.cli.by_group import _previewed as previewed
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.report.group_page import figure_of, page_of
-from privatile.report.group_reading import read_groups
 from privatile.result.compare import compare
 from privatile.result.document import frame
 from privatile.result.groups import GroupOutcome, GroupResults
@@ -40,12 +38,6 @@ def simulated(data: object = None, seed: int = 1, **more: Any) -> GroupResults:
 def both() -> GroupResults:
     """Two regions, asked pointwise."""
     return simulated()
-
-
-@pytest.fixture(scope="module")
-def with_overall() -> GroupResults:
-    """The same, with a quarter of everybody asked about both together."""
-    return simulated(overall_share=0.25)
 
 
 def renamed(results: GroupResults, **names: str) -> GroupResults:
@@ -84,19 +76,18 @@ def test_the_table_is_sorted_fits_and_says_how_to_read_it(both: GroupResults) ->
     assert "<td>" in both._repr_html_()
 
 
-def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence(with_overall: GroupResults) -> None:
-    """Two groups and an overall value: (c^(1/3))³ = c. Pointwise each has c itself, and is narrower."""
-    together = simulated(simultaneous=True, overall_share=0.25)
+def test_simultaneous_intervals_are_those_of_the_root_of_the_confidence(both: GroupResults) -> None:
+    """Two groups: (c^(1/2))² = c. Pointwise each has c itself, and is narrower."""
+    together = simulated(simultaneous=True)
     levels = {result.confidence_level for _, result in together.results}
-    assert levels == {0.95 ** (1 / 3)}
-    assert together.members == 3
+    assert levels == {0.95**0.5}
     assert re.search(
-        "All 3 intervals hold together with 95% confidence.*each by itself with 98.3%", together.notes()[0]
+        "Both intervals hold together with 95% confidence.*each by itself with 97.47%", together.notes()[0]
     )
-    for (name, wide), (_, narrow) in zip(together.results, with_overall.results, strict=True):
+    for (name, wide), (_, narrow) in zip(together.results, both.results, strict=True):
         low, high = narrow.confidence_interval
         assert wide.confidence_interval.low <= low <= high <= wide.confidence_interval.high, name
-        assert wide.confidence_interval == narrow.interval(0.95 ** (1 / 3))
+        assert wide.confidence_interval == narrow.interval(0.95**0.5)
 
 
 def test_levels_and_groups_share_the_confidence() -> None:
@@ -104,25 +95,6 @@ def test_levels_and_groups_share_the_confidence() -> None:
     chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", q=(0.25, 0.5, 0.75), simultaneous=True)
     for run in prepare_groups(table(), chosen, np.random.default_rng(1)).runs:
         assert (run.spec.confidence_level, run.spec.joint) == (0.95**0.5, 3)
-
-
-def test_an_overall_share_takes_its_people_from_the_groups(with_overall: GroupResults) -> None:
-    results = with_overall
-    asked = {name: result.records for name, result in results.results}
-    assert asked["overall"] == ROWS_ASKED_OVERALL
-    assert asked["north"] + asked["south"] + asked["overall"] == 2400
-    assert {client.name: client.weight for client in results.overall[0].clients} == pytest.approx(
-        {"north": 1 / 3, "south": 2 / 3}
-    )
-    assert results.lines()[0].is_overall
-    assert "partly-asked" not in {caveat.code for caveat in results.overall[0].caveats}
-    assert "25% of each group's people" in results.to_text()
-    for share in (0.0, 1.0, -1):
-        with pytest.raises(InputError, match="overall_share must be a share between 0 and 1"):
-            simulated(overall_share=share)
-
-
-ROWS_ASKED_OVERALL = 2400 // 4
 
 
 def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
@@ -152,45 +124,6 @@ def test_small_groups_give_their_range_and_hold_up_nobody() -> None:
         simulated(rows[:40], epsilon=0.5)
 
 
-def test_who_is_asked_is_decided_before_the_overall_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """East says something with all of its records and nothing with two thirds of them: nobody of it is asked at all.
-
-    What the preview counts is what is asked then, and the groups do not say that people of the same command are
-    passed over; of people of another command it is said, once.
-    """
-    rows = table()
-    size = 450
-    rows["region"][:size] = "east"
-    more: dict[str, Any] = {"epsilon": 1, "person": "who", "person_key": tmp_path / "people.key"}
-    assert prepare_groups(rows, options(tmp_path, by="region", **more)).groups[0].run is not None
-    chosen = options(tmp_path, by="region", overall_share=1 / 3, **more)
-    runs = prepare_groups(rows, chosen)
-    shown = previewed(runs)
-    assert runs.overall is not None
-    asked = {group.name: group.run for group in runs.groups}
-    assert asked["east"] is None
-    columns = {name: count for name, count, *_ in shown._previews}
-    assert asked["north"] is not None
-    assert columns["north"] == sum(client.records for client in asked["north"].spec.clients)
-    assert shown.asked == len(rows) - size
-    runs.overall.complete(keep=True)
-    runs.ledger.close()
-    runs = prepare_groups(rows, chosen)  # stopped there, the same command goes on with the same groups
-    assert [group.run is None for group in runs.groups] == [True, False, False]
-    assert {name: count for name, count, *_ in previewed(runs)._previews} == columns
-    results = runs.complete()
-    assert {name: result.records for name, result in results.results} == {
-        name: count for name, count in columns.items() if name != "east"
-    }
-    assert "too small" in results["east"].why
-    assert "It is not about the people of east, where nobody was asked." in results.notes()
-    assert "passed over" not in caplog.text
-    other = replace(chosen, ledger=tmp_path / "other.db")
-    prepare(rows[-200:], replace(other, by=None, overall_share=None)).complete()
-    prepare_groups(rows, other).complete()
-    assert caplog.text.count("passed over") == 2  # by the run over all groups, which has two clients
-
-
 def test_what_cannot_be_grouped_is_refused() -> None:
     for more, words in (
         ({"by": "pay"}, "cannot form groups"),
@@ -201,7 +134,6 @@ def test_what_cannot_be_grouped_is_refused() -> None:
         ({"by": "region", "q": {"north": 0.5, "south": 0.4}}, "same levels for all groups"),
         ({"by": "county"}, "there is no column 'county'"),
         ({"by": "region", "epsilon": {"north": 1.0}}, "epsilon is missing for client 'south'"),
-        ({"by": None, "overall_share": 0.1}, "goes with by"),
     ):
         with pytest.raises(InputError, match=words):
             simulated(**more)
@@ -213,19 +145,6 @@ def test_budgets_by_group_and_groups_with_clients_and_conditions() -> None:
     assert results["north"].records == 400
     crossed = simulated(by="sex", client="region")
     assert [client.name for client in crossed["f"].result.clients] == ["north, f", "south, f"]  # type: ignore[union-attr]
-
-
-def test_weighted_groups_with_an_overall_share_have_records_for_every_round(tmp_path: Path) -> None:
-    rows = np.empty(6000, dtype=[("pay", float), ("region", "U9"), ("w", float)])
-    rows["region"], rows["w"] = "south", np.random.default_rng(1).choice([1.0, 1.5, 3.0], 6000)
-    rows["region"][::3], rows["pay"] = "north", np.arange(6000.0) / 60
-    chosen = Options(value="pay", epsilon=4, range=(0, 100), by="region", weight="w", overall_share=0.3)
-    runs = prepare_groups(rows, chosen, np.random.default_rng(1)).runs
-    assert len(runs) == 3
-    for run in runs:
-        assert run.spec.plan().rounds <= min(client.records for client in run.spec.clients)
-    with pytest.raises(InputError, match=r"with overall_share=0.01 the run over all groups cannot be"):
-        prepare_groups(rows, replace(chosen, overall_share=0.01), np.random.default_rng(1))
 
 
 def test_many_differences_share_the_error() -> None:
@@ -275,24 +194,6 @@ def test_a_table_of_no_results_has_its_columns() -> None:
     assert made.column_names[-1] == "caveats"
 
 
-def test_a_group_named_overall_is_not_the_overall_value() -> None:
-    rows = table()
-    rows["region"][rows["region"] == "north"] = "overall"
-    results = simulated(rows, overall_share=0.25)
-    assert results.lines()[0].name == "all groups"
-    table_of_them = results.to_frame("pyarrow")
-    assert table_of_them.column("overall").to_pylist() == [True, False, False]
-    found = json.loads(results.to_json())
-    VALIDATOR.validate(found)
-    assert [(one["group"], one["overall"]) for one in found["results"]] == [
-        ("overall", True),
-        ("overall", False),
-        ("south", False),
-    ]
-    del found["results"][0]["overall"]
-    assert not VALIDATOR.is_valid(found)
-
-
 def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
     prepare(table(), options(tmp_path, only={"region": "north"})).complete()
     results = prepare_groups(table(), options(tmp_path, by="region")).complete()
@@ -300,25 +201,11 @@ def test_a_group_that_has_answered_is_passed_over(tmp_path: Path) -> None:
     assert results["south"].records == 1600
 
 
-def test_the_overall_value_says_which_groups_had_answered_in_part(tmp_path: Path) -> None:
-    """Half of north has answered: north counts with the other half, live and read again; whole groups say nothing."""
-    prepare(table(), options(tmp_path, only={"region": "north"}, person="who", person_key=tmp_path / "k")).complete()
-    rows = np.concatenate([table(), table()])
-    rows["who"][2400:] = [f"q{i}" for i in range(2400)]
-    with_people = {"person": "who", "person_key": tmp_path / "k", "by": "region", "overall_share": 0.25}
-    results = prepare_groups(rows, options(tmp_path, save=tmp_path / "f", **with_people)).complete()
-    for found in (results, read_groups(tmp_path / "f")):
-        (said,) = [one for one in found.overall[0].caveats if one.code == "partly-asked"]
-        assert said.text.startswith("Some people of north had answered before.")
-        assert f"overall: {said.text}" in found.to_act_on()
-        VALIDATOR.validate(json.loads(found.to_json()))
-
-
 def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Path) -> None:
     rows = np.concatenate([table(), table()])
     rows["region"][2400:] = "west"
     results = prepare_groups(
-        rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key", overall_share=0.2)
+        rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key")
     ).complete()
     assert sum(result.records for _, result in results.results) == 2400
     assert results["west"].asked < 1200
@@ -353,9 +240,6 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     again = here(tmp_path, *base, "--save", "regions")
     assert "Finished: 2 of 2 runs; their people are not asked again" in again.stderr
     assert "The median of pay by region" in again.stdout
-    other = here(tmp_path, *base, "--save", "regions", "--overall-share", 0.3)
-    assert other.returncode == 2
-    assert "began with no overall_share; got --overall-share 0.3." in other.stderr
     assert here(tmp_path, "report", "regions", "--text").stdout == again.stdout
     made = here(tmp_path, "report", "regions", "-o", "regions.html", "--simultaneous")
     assert made.returncode == 0, made.stderr

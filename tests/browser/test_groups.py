@@ -19,7 +19,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two groups with an estimate, one of them with a long name, and one that nobody was asked in."""
     from tests.api.test_groups import simulated
 
-    made = simulated(overall_share=0.25, seed=2)
+    made = simulated(seed=2)
     groups = (*made.groups, GroupOutcome("east", (), 12, "too small at this ε: nobody there is asked"))
     shown = GroupResults(**{**vars(made), "groups": (groups[0]._replace(name="north " * 15), *groups[1:])})
     return report_groups(shown, tmp_path_factory.mktemp("groups") / "groups.html")
@@ -35,9 +35,9 @@ def test_the_table_of_groups(
     check_axe(seen.page)
     assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     names = seen.page.locator("table.groups tbody th").all_inner_texts()
-    assert names == ["overall, 2 of 3 groups", "south", ("north " * 15).strip(), "east"]
+    assert names == ["south", ("north " * 15).strip(), "east"]
     charts = seen.page.locator("table.groups td.dots svg")
-    assert charts.count() == 4  # the axis, the overall value and two groups
+    assert charts.count() == 3  # the axis and two groups
     edges = {round(chart.bounding_box()["x"]) for chart in charts.all()}
     assert len(edges) == 1, "a dot does not stand under its number on the axis"
     assert seen.complaints == []

@@ -10,7 +10,7 @@ import numpy as np
 from privatile.api.groups import prepare_groups
 from privatile.api.local_run import Progress, prepare
 from privatile.client.sources.tables import is_stream
-from privatile.core.suggestions import meant
+from privatile.core.suggestions import meant, removed
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.groups import GroupResults
@@ -104,6 +104,8 @@ def estimate(
     known = [*(field.name for field in fields(Options)), "rng", "simulate", "progress"]
     for name in options:
         if name not in known:
+            if gone := removed("estimate", name):
+                raise TypeError(f"estimate(): {gone}")
             near = "scale='log'" if name == "log" else meant(name, known)
             hint = f"Did you mean {near!r}?" if near else f"Known: {', '.join(known)}."
             raise TypeError(f"estimate() got an unexpected keyword argument {name!r}. {hint}")

@@ -2,14 +2,11 @@
 
 The file is read once and divided by the columns of `by`; a group's run is that of the same command with the group as
 its condition (`only`). A group that cannot be asked, since it is too small or has answered before, gives the stated
-range and the reason; the others are not held up by it. Where a share of everybody is asked about all groups together,
-that run comes first and takes the first records of every group's random order.
+range and the reason; the others are not held up by it.
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,31 +16,23 @@ import numpy as np
 
 from privatile.api.division import Division
 from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, new_run, opened
-from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.column import HEAPS, ShuffledColumn
+from privatile.client.order.column import HEAPS
 from privatile.client.order.shuffle import check_column
-from privatile.client.order.weight_classes import MOST_ROUNDS
 from privatile.core.words import counted, listed, printable
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
 from privatile.estimator.auto import FEWEST_ROUNDS
-from privatile.estimator.schedule import SELF_TUNING
-from privatile.estimator.spec import FROM_RECORDS, RunSpec
 from privatile.inference.inference import settings_of_each
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
-from privatile.report.group_folder import INDEX, OVERALL, GroupEntry, GroupFolder, file_names
+from privatile.report.group_folder import INDEX, GroupEntry, GroupFolder, file_names
 from privatile.report.group_page import report_groups
-from privatile.result.groups import GroupOutcome, GroupResults, with_partly_asked
+from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.result import QuantileResult
 
 MOST_GROUPS = 1_000
 """Rows of a table that somebody reads; a column with more entries holds numbers, days or people."""
-
-
-DESIGNS = ("auto", *SELF_TUNING)
-"""Those that choose the number of rounds themselves."""
 
 
 class Group(NamedTuple):
@@ -56,8 +45,6 @@ class Group(NamedTuple):
     run: LocalRun | None = None
     refused: PrivatileError | None = None
     why: str = ""
-    left_out: bool = False
-    """Whether its people are not asked about all groups together either."""
 
 
 def prepare_groups(data: object, options: Options, rng: np.random.Generator | None = None) -> "GroupRuns":
@@ -115,141 +102,48 @@ class GroupRuns:
     ungrouped: int
     contents: list[bytes]
     groups: list[Group] = field(default_factory=list, init=False)
-    overall: LocalRun | None = field(default=None, init=False)
     _begun: GroupFolder | None = field(default=None, init=False)
-    _partly: tuple[str, ...] = field(default=(), init=False)
 
     def prepare(self) -> None:
         """Work out every run, after what was begun here before."""
         self.groups = [Group(", ".join(entry), entry, 0) for entry in self.known]
         self._begun = self._checked_list()
-        self._prepare(self._taken)
-        if (share := self.options.overall_share) is None:
-            return
-        begun = None if self.options.new_run else self._begun
-        partly = self._partly_left() if begun is None else begun.partly
-        # Where the run over all groups has begun, the groups have what it left; otherwise they are to have that.
-        with suppress(InputError):  # it may be about groups that turn out to be too small
-            self.overall = self._overall()
-        if self.overall is None or self.overall.store is None:
-            self._prepare(share)
-            self.overall = self._overall()
-        if self.overall.spec.weighting in FROM_RECORDS:
-            self._partly = tuple(group.name for group in self.groups if group.run is not None and group.name in partly)
-
-    @property
-    def _taken(self) -> float:
-        """Where all records may be asked again, those that answered about all groups still count as asked."""
-        return (self.options.overall_share or 0.0) if self.options.spend_again else 0.0
-
-    def _prepare(self, taken: float) -> None:
-        self.groups = [self._prepared(entry, taken) for entry in self.known]
+        self.groups = [self._prepared(entry) for entry in self.known]
         if all(group.run is None for group in self.groups):
             raise next(group.refused for group in self.groups if group.refused is not None)
 
     # -- one group -----------------------------------------------------------------------------------------------
 
-    def _conditions(self, entries: tuple[str, ...]) -> dict[str, str]:
-        return {**self.options.conditions, **dict(zip(self.options.by_columns, entries, strict=True))}
-
-    def _prepared(self, entries: tuple[str, ...], taken: float) -> Group:
-        """A group's run, over what is left when a share is `taken`; what refuses this group refuses no other one."""
-        columns = self.division.matching(self._conditions(entries))
+    def _prepared(self, entries: tuple[str, ...]) -> Group:
+        """A group's run; what refuses this group refuses no other one."""
+        options, more = self.options, dict[str, Any]()
+        conditions = {**options.conditions, **dict(zip(options.by_columns, entries, strict=True))}
+        columns = self.division.matching(conditions)
         group = Group(", ".join(entries), entries, sum(column.records for column in columns.values()))
         try:
             for column in columns.values():
-                check_column(column, self.options.missing)
-            run = self._run(
-                columns,
-                taken=taken,
-                tell=self.options.overall_share is None,  # otherwise the run over all groups tells it
-                rounds=self._rounds(columns, 1.0 - (self.options.overall_share or 0.0)),
-                only=self._conditions(entries),
-                save=self._place(self._files[group.name]),
-            )
-            small = run.store is None and preview(self._judged(run)).says_nothing
+                check_column(column, options.missing)
+            holders = {self.division.holder(column) for column in columns.values()}
+            for name in ("epsilon", "weights"):
+                if isinstance(given := getattr(options, name), Mapping):
+                    more[name] = {client: number for client, number in given.items() if client in holders}
+            level = settings_of_each(options.confidence_level, len(self._files), simultaneous=options.simultaneous)
+            save = None if options.save is None else Path(options.save) / self._files[group.name]
+            own = replace(options, by=None, only=conditions, save=save, **level, **more)
+            run = new_run(own, columns, self.division, self.ledger, self.coins, shared=True)
+            small = run.store is None and preview(run.spec).says_nothing
         except AlreadyAnswered as error:
             why = "its records have answered before, so they are not asked again"
-            return group._replace(refused=error, why=why, left_out=True)
+            return group._replace(refused=error, why=why)
         except InputError as error:  # wrong options refuse every group, and are then raised
-            few = group.records < FEWEST_ROUNDS * max(1, len(self.options.levels))
-            return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."), left_out=True)
+            few = group.records < FEWEST_ROUNDS * max(1, len(options.levels))
+            return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
         if small:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
-            return group._replace(refused=refused, why=TOO_SMALL, left_out=True)
+            return group._replace(refused=refused, why=TOO_SMALL)
         return group._replace(run=run)
 
-    def _judged(self, run: LocalRun) -> RunSpec:
-        """What decides whether a group is too small. Beside a run over all groups it is what the file alone says, so
-        that a command that goes on decides as it did before anybody was asked."""
-        share = self.options.overall_share
-        if share is None:
-            return run.spec
-        parts = parts_of(run.columns, run.holders)
-        left = [part._replace(records=part.records - math.floor(share * part.records)) for part in parts]
-        spec = specification(run.options, left, simulated=run.spec.simulated)
-        for level_index in range(len(spec.levels)):
-            spec.plan(level_index)  # refuses too few records
-        return spec
-
-    def _after_overall(self, group: Group) -> Group:
-        """The same group when the run over all groups has asked its share; it was decided before who is asked."""
-        if group.run is None:
-            return group
-        found = self._prepared(group.entries, self._taken)
-        return found if found.run is not None else found._replace(why=SPENT, left_out=False)
-
-    def _run(
-        self,
-        columns: Mapping[str, ShuffledColumn],
-        *,
-        share: float = 1.0,
-        taken: float = 0.0,
-        tell: bool = True,
-        **more: Any,
-    ) -> LocalRun:
-        options = self.options
-        members = len(self._files) + (options.overall_share is not None)
-        level = settings_of_each(options.confidence_level, members, simultaneous=options.simultaneous)
-        holders = {self.division.holder(column) for column in columns.values()}
-        for name in ("epsilon", "weights"):
-            if isinstance(given := getattr(options, name), Mapping):
-                more[name] = {client: number for client, number in given.items() if client in holders}
-        own = replace(options, by=None, overall_share=None, **level, **more)
-        return new_run(
-            own, columns, self.division, self.ledger, self.coins, shared=True, share=share, taken=taken, tell=tell
-        )
-
-    def _rounds(self, columns: Mapping[str, ShuffledColumn], share: float) -> int | None:
-        """Of weighted records: no more rounds than a share of the smallest class has records for (`specification`)."""
-        options = self.options
-        if options.weight is None or options.rounds is not None or options.design not in DESIGNS or share == 1.0:
-            return options.rounds
-        smallest = math.floor(share * min(column.records for column in columns.values()))
-        return max(1, min(MOST_ROUNDS, smallest // max(1, len(options.levels))))
-
-    def _overall(self) -> LocalRun:
-        """A share of every group that is asked, as clients that count with their numbers of records."""
-        columns: dict[str, ShuffledColumn] = {}
-        for group in self.groups:
-            if group.run is not None:
-                columns |= group.run.columns
-        share = self.options.overall_share or 1.0
-        try:
-            return self._run(columns, share=share, rounds=self._rounds(columns, share), save=self._place(OVERALL))
-        except InputError as error:
-            raise InputError(f"with overall_share={share:g} the run over all groups cannot be: {error}") from None
-
-    def _partly_left(self) -> tuple[str, ...]:
-        """Groups some people of which have answered before, so that they count with less than their size."""
-        if self.options.spend_again or self.options.weight is not None:  # all may be asked; or sums of weights count
-            return ()
-        return tuple(group.name for group in self.groups if group.run is not None and not _is_whole(group.run))
-
     # -- files ---------------------------------------------------------------------------------------------------
-
-    def _place(self, file: str) -> Path | None:
-        return None if self.options.save is None else Path(self.options.save) / file
 
     @cached_property
     def _files(self) -> dict[str, str]:
@@ -268,13 +162,11 @@ class GroupRuns:
         return self.ledger.path.parent / "runs" / f"{name}-{INDEX}"
 
     def _checked_list(self) -> GroupFolder | None:
-        """What was begun here before, with the same groups and the same share; refused with others."""
+        """What was begun here before, with the same groups; refused with others."""
         path, save = self._list, self.options.save
         if path is None:
             return None
         if not path.is_file():
-            if save is not None and path.with_name(OVERALL).exists():
-                raise StoreError(f"{save} has the run over all groups, and no {INDEX}. Name another one: save=FOLDER.")
             return None
         begun = GroupFolder.read(path)
         elsewhere = "name another folder with save=FOLDER" + ("" if save is not None else ", which is another estimate")
@@ -291,13 +183,11 @@ class GroupRuns:
             range=(options.working_scale.low, options.working_scale.high),
             confidence_level=first.confidence_level,
             simultaneous=first.simultaneous,
-            overall_share=options.overall_share,
             ungrouped=self.ungrouped,
             groups=tuple(
-                GroupEntry(group.name, "" if group.left_out else self._files[group.name], group.records, group.why)
+                GroupEntry(group.name, "" if group.run is None else self._files[group.name], group.records, group.why)
                 for group in self.groups
             ),
-            partly=self._partly,
         )
 
     def _write_list(self) -> None:
@@ -320,8 +210,7 @@ class GroupRuns:
     @property
     def runs(self) -> list[LocalRun]:
         """All runs, in the order in which they are asked."""
-        overall = [] if self.overall is None else [self.overall]
-        return [*overall, *(group.run for group in self.groups if group.run is not None)]
+        return [group.run for group in self.groups if group.run is not None]
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -331,19 +220,11 @@ class GroupRuns:
         `keep` leaves it to the caller to remove the files of runs that are not saved (`discard`).
         """
         self._write_list()
-        overall: tuple[QuantileResult, ...] = ()
-        count, done = len(self.runs), int(self.overall is not None)
-        if self.overall is not None:
-            overall = with_partly_asked(self.overall.complete(keep=True), self._partly)
-            # Whom it asked is known by now: the groups have the others.
-            self.groups = [self._after_overall(group) for group in self.groups]
-            self._write_list()
-        outcomes = []
+        count, done, outcomes = len(self.runs), 0, []
         for group in self.groups:
-            results: tuple[QuantileResult | None, ...] = () if group.left_out else (None,) * len(self.options.levels)
+            results: tuple[QuantileResult, ...] = ()
             if group.run is not None:
-                found = group.run.complete(keep=True)
-                results = tuple(found)
+                results = tuple(group.run.complete(keep=True))
                 done += 1
                 if progress is not None:
                     progress(done, count)
@@ -360,8 +241,6 @@ class GroupRuns:
             groups=tuple(outcomes),
             confidence_level=options.confidence_level,
             simultaneous=options.simultaneous,
-            overall=overall,
-            overall_share=options.overall_share,
             ungrouped=self.ungrouped,
             chosen_later=""
             if self._begun is None
@@ -377,14 +256,4 @@ class GroupRuns:
             self._list.unlink(missing_ok=True)
 
 
-def _is_whole(run: LocalRun) -> bool:
-    """Whether all records of a run's columns may be asked."""
-    columns = run.columns.values()
-    missing = sum(column.missing for column in columns) if run.spec.missing == "drop" else 0
-    left = sum(client.records for client in run.spec.clients)
-    return left == sum(column.records for column in columns) - missing
-
-
 TOO_SMALL = "too small at this ε to say anything, so nobody there is asked"
-
-SPENT = "too few of its people are left after those who answered about the overall value"

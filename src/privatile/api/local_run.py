@@ -66,14 +66,11 @@ def new_run(
     coins: Coins,
     *,
     shared: bool = False,
-    share: float = 1.0,
-    taken: float = 0.0,
-    tell: bool = True,
 ) -> "LocalRun":
     """A run over some columns of a file that was read."""
     holders = division.holders()
     spec = specification(options, parts_of(columns, holders), simulated=isinstance(coins, SeededCoins))
-    return LocalRun(spec, options, columns, ledger, coins, holders, shared, share, division.how_read, taken, tell)
+    return LocalRun(spec, options, columns, ledger, coins, holders, shared, division.how_read)
 
 
 def opened(data: object, options: Options, rng: np.random.Generator | None) -> tuple[Ledger, Coins, Division]:
@@ -107,14 +104,8 @@ class LocalRun:
     """Of cells, whose records they are (`Division`)."""
     shared: bool = False
     """Whether further runs use the ledger: whoever opened it closes it."""
-    share: float = 1.0
-    """Of every client, the share of its records that this run may ask; the first ones of the random order."""
     how_read: str = ""
     """What the holder should know about how the data is read (`Source.how_read`)."""
-    taken: float = 0.0
-    """Of every client, the share of its records that a run of the same command asks first, and this one does not."""
-    tell: bool = True
-    """Whether the holder is told that people who have answered before are passed over."""
 
     def __post_init__(self) -> None:
         spec = self.spec
@@ -149,9 +140,7 @@ class LocalRun:
             raise ClientTooSmall(error.fact, client, cures[0].upper() + cures[1:]) from None
 
     def _asked(self, client: ClientSpec) -> ClientSpec:
-        """A client some records of which are asked; its file's size is told only where they are all of it."""
-        left = client.records - math.floor(self.taken * client.records)
-        client = replace(client, records=math.floor(self.share * left))
+        """A client whose file's size is told only where all of it is asked."""
         column = self.columns[client.name]
         usable = column.records - (column.missing if self.spec.missing == "drop" else 0)
         is_whole = client.records == usable and (column.weights is None or column.weights.records == usable)
@@ -196,10 +185,7 @@ class LocalRun:
         if self.spec.simulated:
             return None
         folder = self.ledger.path.parent if self.ledger.path else state_folder()
-        # A run over a share of the records is another one than that over all of them.
-        asked = self.share * (1.0 - self.taken)
-        share = "" if asked == 1.0 else f"-{asked:g}"
-        return folder / "runs" / f"{self.spec.questions.digest[:24]}{share}.db"
+        return folder / "runs" / f"{self.spec.questions.digest[:24]}.db"
 
     def _find_store(self) -> RunStore | None:
         """The file of this run, finished or not; files that are in the way of a new run are removed or refused."""
@@ -275,7 +261,7 @@ class LocalRun:
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
                     if not responder.is_unproven:  # then it repeats what was asked, and refuses what is new
-                        responder.reserve(client.records, tell=self.tell)
+                        responder.reserve(client.records)
             # A run belongs to the ledger it began with: written before anybody is asked.
             store.execute(_link_statements(self.ledger))
             ask_rounds(coordinator, self._responders, progress, self.ledger)

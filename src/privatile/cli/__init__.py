@@ -1,6 +1,7 @@
 """The command line: parse, call, print. One file per command, imported when it is called."""
 
 import importlib
+import re
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ from click.exceptions import Abort, Exit
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import drop_what_cannot_be_written, in_options, said_by_the_system, show_any_text
-from privatile.core.suggestions import meant
+from privatile.core.suggestions import meant, removed
 from privatile.errors import PrivatileError
 
 __all__ = ["main"]
@@ -42,6 +43,9 @@ COMMANDS = {
 
 OLDER_NAMES = {"study": "simulate"}
 """Names that still work but are not listed."""
+
+NO_COMMAND = re.compile(r"No such command '([\w-]+)'.*")
+"""What click says of a command of a group that is not there."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -78,6 +82,8 @@ class LazyGroup(click.Group):
         """The command that is named; of an unknown one, which was meant."""
         name = args[0] if args else ""
         if args and not name.startswith("-") and self.get_command(ctx, name) is None:
+            if gone := removed(name):
+                ctx.fail(gone)
             near = meant(name, COMMANDS)
             hint = f"Did you mean {near!r}?" if near else f"Commands: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command {name!r}. {hint}")
@@ -103,6 +109,10 @@ class LazyGroup(click.Group):
                 ctx.exit(error.exit_code)
             except click.NoSuchOption as error:
                 raise _with_suggestion(error) from None
+            except click.UsageError as error:
+                if (found := NO_COMMAND.fullmatch(error.message)) and (gone := removed(f"{_named(error)}{found[1]}")):
+                    raise click.UsageError(gone, error.ctx) from None
+                raise
             except BrokenPipeError:
                 raise  # the reader closed the pipe: click ends quietly
             except OSError as error:
@@ -118,8 +128,18 @@ class LazyGroup(click.Group):
                 ctx.exit(INTERRUPTED)
 
 
-def _with_suggestion(error: click.NoSuchOption) -> click.NoSuchOption:
-    """The error with the one option that was probably meant, instead of all that look alike."""
+def _named(error: click.UsageError) -> str:
+    """The command that an error is about, as it was typed behind `privatile`, each word with a blank."""
+    names, ctx = "", error.ctx
+    while ctx is not None and ctx.parent is not None:
+        names, ctx = f"{ctx.info_name} {names}", ctx.parent
+    return names
+
+
+def _with_suggestion(error: click.NoSuchOption) -> click.UsageError:
+    """The error with the one option that was probably meant, or what replaces it, instead of all that look alike."""
+    if gone := removed(_named(error).rstrip(), error.option_name):
+        return click.UsageError(gone, error.ctx)
     options = [option for one in (error.ctx.command.params if error.ctx else ()) for option in one.opts]
     known = {option.lstrip("-").replace("-", "_"): option for option in options if option.startswith("--")}
     near = meant(error.option_name.lstrip("-"), known)

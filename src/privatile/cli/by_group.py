@@ -79,6 +79,5 @@ def _previewed(groups: "GroupRuns") -> "GroupPreview":
         GroupWidth(group.name, group.records, None if group.run is None else group.run.spec, group.why)
         for group in groups.groups
     )
-    overall = None if groups.overall is None else groups.overall.spec
     account = account_of(groups.runs, groups.ledger)
-    return GroupPreview(groups.named, widths, overall, account)
+    return GroupPreview(groups.named, widths, account)

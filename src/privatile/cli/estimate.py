@@ -57,11 +57,6 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     metavar="COLUMN",
     help="An estimate for every group: each entry of this column is one. Repeated: every combination.",
 )
-@number(
-    "--overall-share",
-    "SHARE",
-    "With --by: this share of every group's records answers about the quantile of all groups together instead.",
-)
 @text(
     "--person",
     "COLUMN",

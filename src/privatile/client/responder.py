@@ -135,11 +135,11 @@ class Responder:
         most = max((float(spent(people).max()) for _, people in blocks if people is not None), default=0.0)
         return most + spent_elsewhere(self.ledger, self._column.content)
 
-    def reserve(self, records: int, *, tell: bool = True) -> None:
+    def reserve(self, records: int) -> None:
         """Keep for this run the records it will ask, `records` in all, so that no other run asks them meanwhile.
 
         Refused at once where fewer may answer. Harmless when repeated: what was asked counts, what is reserved stays.
-        A run that is abandoned keeps its records unasked until `release`. `tell` the holder who is passed over.
+        A run that is abandoned keeps its records unasked until `release`. The holder is told if people are passed over.
         """
         account = self._account
         with self.ledger.transaction():
@@ -155,11 +155,7 @@ class Responder:
             stop, _, _ = self._take(window, wanted)
             account.check_limit(window[0], stop)
             account.reserve(window[0], stop)
-        if tell:
-            self._tell_who_is_passed_over()
-
-    def _tell_who_is_passed_over(self) -> None:
-        """To the holder alone: how many they are would say who is a member of what."""
+        # How many they are would say who is a member of what.
         if self._column.content.by_person and not self._account.rules.spend_again and self._most_spent():
             log.warning(
                 "some people of client %r have answered before and are passed over. The result is about the others. It "

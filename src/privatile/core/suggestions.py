@@ -1,4 +1,4 @@
-"""What somebody may have meant: the nearest name that is known, and names that other tools have for the same thing."""
+"""What somebody may have meant: the nearest name that is known, other tools' names, and names that are gone."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -33,6 +33,24 @@ OTHER_NAMES = {
     "site": "client",
 }
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
+
+REMOVED = {
+    "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
+}
+"""Command, or command and option, as it was typed -> what replaces it. An option stands for its keyword and its field
+in a TOML file, too. `docs/upgrades.md` shows this table."""
+
+
+def removed(command: str, name: str = "") -> str:
+    """That a command, or its option, keyword or field `name`, is gone, and what replaces it; empty for others.
+
+    >>> removed("estimate", "overall_share")
+    'overall_share is gone. Run `privatile estimate` once more without --by, with --spend-again (ε adds up).'
+    >>> removed("estimate", "epsilon")
+    ''
+    """
+    key = f"{command} --{name.lstrip('-').replace('_', '-')}" if name else command
+    return f"{name or command} is gone. {REMOVED[key]}" if key in REMOVED else ""
 
 
 def meant(given: str, known: Collection[str]) -> str | None:

@@ -28,7 +28,6 @@ class GroupPreview:
 
     by: str
     groups: tuple[GroupWidth, ...]
-    overall: RunSpec | None
     account: Account | None = None
 
     @property
@@ -38,7 +37,7 @@ class GroupPreview:
 
     @cached_property
     def _previews(self) -> list[tuple[str, int, Preview | None, str]]:
-        rows: list[tuple[str, int, Preview | None, str]] = [
+        return [
             (
                 group.name,
                 group.records if group.spec is None else _asked(group.spec),
@@ -47,9 +46,6 @@ class GroupPreview:
             )
             for group in self.groups
         ]
-        if self.overall is not None:
-            rows.insert(0, ("overall", _asked(self.overall), preview(self.overall), ""))
-        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
@@ -60,12 +56,11 @@ class GroupPreview:
             "groups": [
                 {
                     "name": name,
-                    "overall": place == 0 and self.overall is not None,
                     "records": records,
                     "why": why,
                     "preview": None if found is None else found.to_dict(),
                 }
-                for place, (name, records, found, why) in enumerate(self._previews)
+                for name, records, found, why in self._previews
             ],
         }
 

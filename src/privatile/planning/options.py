@@ -15,6 +15,7 @@ from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
+from privatile.core.suggestions import removed
 from privatile.core.words import is_address, listed, short
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
@@ -54,8 +55,6 @@ class Options(ReportOptions):
     """Clients that are not asked, and not part of the estimand; by their names."""
     by: str | tuple[str, ...] | None = None
     """Columns whose entries are the groups: an estimate for each."""
-    overall_share: float | None = None
-    """Of every group, the share of the records that is asked about the quantile of all groups together."""
     person: str | None = None
     sql: str | None = None
     """Query over a database, whose rows are the records."""
@@ -141,12 +140,6 @@ class Options(ReportOptions):
             raise InputError("by with only: give the condition with its column, only={'COLUMN': 'ENTRY'}.")
         if by and isinstance(self.q, Mapping):
             raise InputError("by takes the same levels for all groups; got one level per client.")
-        if self.overall_share is None:
-            return
-        if not by:
-            raise InputError("overall_share goes with by: without groups everybody answers about one quantile.")
-        if not 0.0 < self.overall_share < 1.0:
-            raise InputError(f"overall_share must be a share between 0 and 1, such as 0.2; got {self.overall_share!r}.")
 
     def _drop_left_out(self) -> None:
         """Whoever is left out needs no number of its own; weights of the others keep their proportions."""
@@ -330,6 +323,8 @@ def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, d
         if key in ON_THE_COMMAND_LINE:
             option = key.replace("_", "-")
             document.add((key,), f"goes on the command line: privatile estimate {path} --{option}.")
+        elif gone := removed("estimate", key):
+            document.add((key,), gone)
         elif key not in hints:
             document.unknown((key,), hints)
         else:

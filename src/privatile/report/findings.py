@@ -104,7 +104,6 @@ CAVEAT_TITLES = {
     "file": "About this file only",
     "silent": "Silent {many}",
     "much-silence": "Silent {many}",
-    "partly-asked": "Groups that had answered in part",
     "unfinished": "Unfinished",
     "goes-on": "The run goes on",
     "moved": "The quantile has moved",

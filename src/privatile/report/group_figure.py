@@ -26,9 +26,6 @@ def group_figure(results: GroupResults) -> "Figure":
     for index, panel in enumerate(panels):
         lines = results.lines(index)
         _draw(panel, lines, drawn_range(lines, results.range))
-        whole = next((line.place for line in lines if line.is_overall and line.is_located), None)
-        if whole is not None:
-            panel.axvline(whole, color=GREY, linestyle="--", linewidth=0.9, zorder=0)
         kind = "all together" if results.simultaneous else "each"
         panel.set_xlabel(
             f"{level_name(results.levels[index])} of {results.value}, {100 * results.confidence_level:.4g}% intervals "
@@ -57,7 +54,7 @@ def _draw(panel: "Axes", lines: Sequence[Line], ends: tuple[float, float]) -> No
         if line.is_located:
             low, high = (min(max(end, ends[0]), ends[1]) for end in line.ends)
             panel.plot([low, high], [row, row], color=BLUE, linewidth=1.4, solid_capstyle="butt")
-            panel.plot([line.place], [row], color=BLUE, marker="D" if line.is_overall else "o", markersize=5)
+            panel.plot([line.place], [row], color=BLUE, marker="o", markersize=5)
         else:
             panel.text(ends[0], row, f" {line.why.partition(',')[0]}", color=GREY, va="center", fontsize=7.5)
     panel.set_yticks(range(len(lines)), [line.name for line in lines])

@@ -14,9 +14,7 @@ from privatile.core.decoding import Document, parse_json, read_text
 from privatile.errors import InputError, StoreError
 
 INDEX = "groups.json"
-FORMAT = 1
-
-OVERALL = "overall.db"
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,8 @@ class GroupFolder:
     range: tuple[float, float]
     confidence_level: float
     simultaneous: bool
-    overall_share: float | None
     ungrouped: int
     groups: tuple[GroupEntry, ...]
-    partly: tuple[str, ...]
-    """Groups some people of which had answered before, where the overall value counts them with the others alone."""
     format: int = FORMAT
 
     def write(self, path: Path) -> None:
@@ -70,11 +65,11 @@ class GroupFolder:
         return document.finish(document.decode(cls))
 
     def check_same(self, now: "GroupFolder", path: Path, go_on: str) -> None:
-        """Refuse to continue what was begun with other groups or another share: who is asked what follows from them.
+        """Refuse to continue what was begun with other groups: who is asked what follows from them.
 
         How sure the intervals are to be, each or all at once, is a matter of the report (`chosen_later`).
         """
-        for name in ("overall_share", "by", "value", "levels", "range", "ungrouped"):
+        for name in ("by", "value", "levels", "range", "ungrouped"):
             begun, wanted = getattr(self, name), getattr(now, name)
             if begun != wanted:
                 break
@@ -102,14 +97,12 @@ class GroupFolder:
 def _said(name: str, fact: object) -> str:
     """A fact of a list in an error.
 
-    >>> _said("overall_share", None), _said("overall_share", 0.3), _said("range", (0.0, 100.0)), _said("by", "region")
-    ('no overall_share', 'overall_share=0.3', 'range=(0, 100)', "by='region'")
+    >>> _said("range", (0.0, 100.0)), _said("by", "region")
+    ('range=(0, 100)', "by='region'")
     """
-    if fact is None:
-        return f"no {name}"
     if isinstance(fact, tuple):
         return f"{name}=({', '.join(f'{part:g}' for part in fact)})"
-    return f"{name}={fact:g}" if isinstance(fact, float) else f"{name}={fact!r:.80}"
+    return f"{name}={fact!r:.80}"
 
 
 def is_group_folder(path: Path) -> bool:
@@ -120,10 +113,11 @@ def is_group_folder(path: Path) -> bool:
 def file_names(groups: Sequence[str]) -> dict[str, str]:
     """A file's name for every group: its own name without what file systems or shells stumble over.
 
-    >>> file_names(["Far West", "far/west", "overall"])
-    {'Far West': 'Far-West.db', 'far/west': 'far-west-2.db', 'overall': 'overall-2.db'}
+    >>> file_names(["Far West", "far/west"])
+    {'Far West': 'Far-West.db', 'far/west': 'far-west-2.db'}
     """
-    taken, names = {OVERALL}, {}
+    taken: set[str] = set()
+    names = {}
     for group in groups:
         plain = re.sub(r"[^\w.]+", "-", group).strip("-.")[:60] or "group"
         name, number = f"{plain}.db", 1

@@ -23,7 +23,6 @@ def group_page(results: GroupResults) -> str:
     tables = []
     for index in range(len(results.levels)):
         lines = results.lines(index)
-        whole = next((line.place for line in lines if line.is_overall and line.is_located), None)
         tables.append(
             _table(
                 results.title(index),
@@ -31,7 +30,6 @@ def group_page(results: GroupResults) -> str:
                 lines,
                 [(f"{line.asked:,}", line.estimate or "–", line.interval or "–") for line in lines],
                 drawn_range(lines, results.range),
-                whole,
             )
         )
     where = f"by {results.by}" if results.by else f"in {len(results.groups)} runs"
@@ -41,12 +39,11 @@ def group_page(results: GroupResults) -> str:
     summary += f"{counted(sum(result.records for _, result in results.results), 'record')} asked"
     if epsilons:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
-    rule = "The dashed line is the overall value." if results.overall else ""
     dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
     if results.by:
         summary += f"; stated range {plain(results.range[0])} to {plain(results.range[1])}"
     begun = tuple(dict.fromkeys((dates[0], dates[-1]))) if dates else ()
-    return _page(results, first, summary, tables, results.notes(), rule, results.to_act_on(), begun)
+    return _page(results, first, summary, tables, results.notes(), act=results.to_act_on(), begun=begun)
 
 
 def pair_page(results: Comparisons) -> str:
@@ -87,7 +84,7 @@ def _table(
     lines: Sequence[Line],
     cells: Sequence[Sequence[str]],
     ends: tuple[float, float],
-    rule: float | None,
+    rule: float | None = None,
 ) -> dict[str, Any]:
     rows = [
         {
@@ -106,7 +103,7 @@ def _page(
     summary: str,
     tables: Sequence[dict[str, Any]],
     notes: Sequence[str],
-    rule: str,
+    rule: str = "",
     act: Sequence[str] = (),
     begun: Sequence[str] = (),
 ) -> str:

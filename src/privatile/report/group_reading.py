@@ -6,10 +6,9 @@ from typing import Any
 
 from privatile.errors import InputError
 from privatile.inference.inference import settings_of_each
-from privatile.report.group_folder import INDEX, OVERALL, GroupFolder, is_group_folder
+from privatile.report.group_folder import INDEX, GroupFolder, is_group_folder
 from privatile.report.view import RunRecord
-from privatile.result.groups import GroupOutcome, GroupResults, with_partly_asked
-from privatile.result.result import QuantileResult
+from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.server.run_file import RunStore
 
 
@@ -27,8 +26,7 @@ def read_groups(
     index = GroupFolder.read(folder / INDEX)
     level = index.confidence_level if confidence_level is None else confidence_level
     together = index.simultaneous if simultaneous is None else simultaneous
-    members = len(index.groups) + (index.overall_share is not None)
-    report = {**report, **settings_of_each(level, members, simultaneous=together)}
+    report = {**report, **settings_of_each(level, len(index.groups), simultaneous=together)}
     groups = []
     for entry in index.groups:
         if not entry.file:
@@ -39,10 +37,6 @@ def read_groups(
             )
         else:
             groups.append(outcome(entry.name, path, report)._replace(records=entry.records))
-    overall: tuple[QuantileResult, ...] = ()
-    if index.overall_share is not None and (folder / OVERALL).is_file():
-        results = outcome("overall", folder / OVERALL, report).results
-        overall = tuple(result for result in results if result is not None)
     return GroupResults(
         value=index.value,
         by=index.by,
@@ -51,8 +45,6 @@ def read_groups(
         groups=tuple(groups),
         confidence_level=level,
         simultaneous=together,
-        overall=with_partly_asked(overall, index.partly) if len(overall) == len(index.levels) else (),
-        overall_share=index.overall_share,
         ungrouped=index.ungrouped,
         chosen_later=index.chosen_later(level, simultaneous=together),
     )

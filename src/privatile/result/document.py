@@ -71,7 +71,7 @@ def csv_text(facts: Mapping[str, Any]) -> str:
     column,level,estimate,low,hi
     """
     entries: Sequence[dict[str, Any]] = facts["results"]
-    of_groups = [key for key in ("group", "overall", "why") if key in entries[0]]
+    of_groups = [key for key in ("group", "why") if key in entries[0]]
     columns = _columns(entries, {str(key): [entry[key] for entry in entries] for key in of_groups})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

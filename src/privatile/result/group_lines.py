@@ -26,7 +26,6 @@ class Line(NamedTuple):
     ends: tuple[float, float]
     """NaN for `place`, and the stated range, where the answers say nothing."""
     why: str
-    is_overall: bool = False
 
     @property
     def is_located(self) -> bool:

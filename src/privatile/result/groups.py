@@ -9,7 +9,7 @@ import html
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,9 +19,9 @@ from privatile.estimator.values import parse_values
 from privatile.result.document import Library, document, frame
 from privatile.result.group_lines import FEWEST_MARKS, Line, fitted, marks_of
 from privatile.result.layout import FIRST, WIDTH, folded
-from privatile.result.result import Caveat, QuantileResult
+from privatile.result.result import QuantileResult
 from privatile.result.rows import MISSING
-from privatile.result.severity import LOST, most_important_first, to_act_on_and_rest
+from privatile.result.severity import LOST, to_act_on_and_rest
 
 FEW = 4
 """Names of groups that a line lists."""
@@ -63,9 +63,6 @@ class GroupResults:
     confidence_level: float
     simultaneous: bool = False
     """Whether the confidence holds for all intervals at once, or for each by itself."""
-    overall: tuple[QuantileResult, ...] = ()
-    """Of all groups together, where a share of the people answered about it."""
-    overall_share: float | None = None
     ungrouped: int = 0
     """Records without a group, which were not asked."""
     chosen_later: str = ""
@@ -84,11 +81,6 @@ class GroupResults:
     def __len__(self) -> int:
         return len(self.groups)
 
-    @property
-    def members(self) -> int:
-        """How many intervals are to hold at once: those of all groups, and the overall one."""
-        return len(self.groups) + (self.overall_share is not None)
-
     def title(self, level_index: int = 0) -> str:
         """What was estimated."""
         of = f"The {self.level_name(level_index)} of {self.value}"
@@ -99,21 +91,10 @@ class GroupResults:
         return level_name(self.levels[level_index])
 
     def lines(self, level_index: int = 0) -> list[Line]:
-        """The rows of a level's table, the largest estimate first; those without one last; the overall value first."""
+        """The rows of a level's table, the largest estimate first; those without one last."""
         lines = [self._line(group.name, group, level_index) for group in self.groups]
         lines.sort(key=lambda line: (-math.inf if line.is_located else 0.0, -line.place if line.is_located else 0.0))
-        if self.overall:
-            whole = GroupOutcome(self.overall_name, self.overall, 0)
-            part = sum(bool(group.results) for group in self.groups)
-            name = whole.name if part == len(self.groups) else f"{whole.name}, {part} of {len(self.groups)} groups"
-            lines.insert(0, self._line(name, whole, level_index)._replace(is_overall=True))
         return lines
-
-    @property
-    def overall_name(self) -> str:
-        """What the value of all groups together is called: not as a group is."""
-        names = {group.name for group in self.groups}
-        return next(name for name in ("overall", "all groups", "all groups together", "") if name not in names)
 
     def _line(self, name: str, group: GroupOutcome, level_index: int) -> Line:
         result = group.results[level_index] if group.results else None
@@ -140,18 +121,8 @@ class GroupResults:
         ]
         missing = dict.fromkeys(MISSING[result.missing] for result in results if result.missing != "fail")
         found += [f"Missing values: {words}." for words in missing]
-        if self.overall:
-            found.append(
-                f"The overall value comes from {100 * (self.overall_share or 0.0):.3g}% of each group's people, who "
-                "answered about it instead of about their group."
-            )
-            if absent := [group.name for group in self.groups if not group.results]:
-                found.append(f"It is not about the people of {listed(absent, FEW)}, where nobody was asked.")
-        elif self.by:
-            found.append(
-                "There is no overall value: it does not follow from the groups' quantiles. With an overall share "
-                "of 0.2 a fifth of each group's people answers about it instead."
-            )
+        if self.by:
+            found.append("There is no overall value: it does not follow from the groups' quantiles.")
         if self.ungrouped:
             found.append(f"{counted(self.ungrouped, 'record')} without {self.by}: in no group, and not asked.")
         return found
@@ -176,9 +147,8 @@ class GroupResults:
 
     @property
     def results(self) -> list[tuple[str, QuantileResult]]:
-        """All results, by the names of their groups; those of all groups together first (`overall_name`)."""
-        own = [(group.name, result) for group in self.groups for result in group.results if result is not None]
-        return [*((self.overall_name, result) for result in self.overall), *own]
+        """All results, by the names of their groups."""
+        return [(group.name, result) for group in self.groups for result in group.results if result is not None]
 
     @property
     def reliable(self) -> bool:
@@ -246,7 +216,6 @@ class GroupResults:
                 {"name": group.name, "records": group.records, "asked": group.asked, "why": group.why}
                 for group in self.groups
             ],
-            "overall_share": self.overall_share,
             "without_a_group": self.ungrouped,
             "notes": self.notes(),
         }
@@ -258,15 +227,15 @@ class GroupResults:
     def to_frame(self, library: Library = "pandas") -> Any:
         """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
         entries = self._entries()
-        return frame(entries, library, {key: [entry[key] for entry in entries] for key in ("group", "overall", "why")})
+        return frame(entries, library, {key: [entry[key] for entry in entries] for key in ("group", "why")})
 
     def _entries(self) -> list[dict[str, Any]]:
-        """An entry per group and level, those of all groups together first; where nobody was asked, why."""
-        found = [{"group": "overall", "overall": True, "why": "", **result.facts()} for result in self.overall]
+        """An entry per group and level; where nobody was asked, why."""
+        found = []
         for group in self.groups:
             for level, result in zip(self.levels, group.results or (None,) * len(self.levels), strict=True):
                 facts = self._not_asked(group, level) if result is None else result.facts()
-                found.append({"group": group.name, "overall": False, "why": group.why, **facts})
+                found.append({"group": group.name, "why": group.why, **facts})
         return found
 
     def _not_asked(self, group: GroupOutcome, level: float) -> dict[str, Any]:
@@ -308,18 +277,6 @@ class GroupResults:
         if self.reporter is None:
             raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
         return self.reporter(self, path)
-
-
-def with_partly_asked(overall: Sequence[QuantileResult], partly: Sequence[str]) -> tuple[QuantileResult, ...]:
-    """The overall results, with a caveat where some people of the groups `partly` had answered before."""
-    if not partly:
-        return tuple(overall)
-    text = (
-        f"Some people of {listed(partly, FEW)} had answered before. The overall value counts each group with the "
-        "people who were left, so these groups count with less than their size."
-    )
-    caveat = Caveat("partly-asked", text)
-    return tuple(replace(result, caveats=most_important_first(caveat, *result.caveats)) for result in overall)
 
 
 def level_name(level: float) -> str:

@@ -33,7 +33,6 @@ SEVERITIES: dict[str, Severity] = {
     "out-of-reach": "act",
     "much-silence": "act",
     "waiting": "act",
-    "partly-asked": "act",
     "thin-tail": "act",
     "support": "note",
     "goes-on": "note",
