@@ -48,7 +48,7 @@ def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(res
     assert facts["density"]["estimate"] == pytest.approx(0.0352, rel=0.5)
     assert "relaxations" not in facts
     assert "support" not in codes(result)
-    assert any("candidate for an end" in line for line in result.explanation)
+    assert any("The questions were placed" in line for line in result.explanation)
     assert result.other is not None
     assert result.other.method == "smooth"
     assert "continuous" in result.other.condition

@@ -98,7 +98,7 @@ class RunPlan:
         for level, shown, rounds, row in levels:
             lines.append(f"Level {level:g}, {rounds} rounds. Information {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
-        lines += [line for _, line in self.preview.warnings()]
+        lines += [*(line for _, line in self.preview.warnings()), *self.preview.cures_table()]
         if self.weights_cost > 1.005:
             lines.append(
                 f"These weights cost {100 * (self.weights_cost - 1):.0f}% in width over precision weights, which are "

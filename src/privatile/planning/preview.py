@@ -8,12 +8,13 @@ What it warns of comes from the functions that give a result its caveats.
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from privatile.estimator.auto import supported
-from privatile.estimator.clients import pooled_noise
+from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.question_policy import information
 from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -21,7 +22,6 @@ from privatile.inference.anytime import STRADDLED, mixture_bound
 from privatile.inference.inference import level_each
 from privatile.inference.readings import LITTLE
 from privatile.laws.normal import two_sided_z
-from privatile.planning.cures import Cure, cures
 from privatile.planning.expected_width import (
     ExpectedWidth,
     both_in_words,
@@ -34,7 +34,8 @@ from privatile.planning.guess import Guess
 from privatile.planning.reach import Reach, reach
 from privatile.result.both_readings import against_smooth
 from privatile.result.caveats import caveats_beforehand
-from privatile.result.diagnostics import known_beforehand
+from privatile.result.diagnostics import known_beforehand, two_digits
+from privatile.result.layout import fixed_columns
 from privatile.result.number_words import epsilon_text, finite
 from privatile.result.result import Caveat
 from privatile.result.rows import Row
@@ -70,6 +71,19 @@ class Account(NamedTuple):
         limit = "" if self.limit is None else f", and the limit ε = {epsilon_text(self.limit)}"
         before = f"The most spent there so far is ε = {epsilon_text(self.spent)}{limit}."
         return f"A {self.whose} spends at most ε = {epsilon_text(epsilon)}, kept in {self.ledger}. {before}"
+
+
+WORTH_IT = 0.9
+"""A cure that leaves the interval wider than this share of what it would be is none."""
+
+
+class Cure(NamedTuple):
+    """Another choice, and how many times as wide the interval would then be."""
+
+    client: str
+    """Who costs most."""
+    option: str
+    times_as_wide: float
 
 
 HEAPS = "Where many people share one value near the quantile (round salaries), it is wider: no plan can know that."
@@ -167,7 +181,12 @@ class Preview:
         if spec.values == "any" and not all(math.isnan(width) for width in self.rank_widths):
             lines.append(HEAPS)
         lines += self.in_units()
-        return [*lines, *(line for _, line in self.warnings())]
+        return [*lines, *(line for _, line in self.warnings()), *self.cures_table()]
+
+    def cures_table(self) -> list[str]:
+        """A row per remedy; nothing where none is known."""
+        rows = [(one.option, f"{two_digits(one.times_as_wide)} times as wide", "another") for one in self.cures]
+        return ["", *fixed_columns([("would help", "interval", "quantile"), *rows])] if rows else []
 
     def in_units(self) -> list[str]:
         """The plan that gives these widths in units, where one budget and weights by size make it the same."""
@@ -204,9 +223,6 @@ class Preview:
                 else ""
             )
             lines.append((caveat.code, f"Beware: {caveat.text}{about}"))
-        if self.cures:
-            words = " ".join(cure.to_text() for cure in self.cures)
-            lines.append(("cures", f"{words} Each changes whose quantile it is."))
         return lines
 
 
@@ -230,7 +246,33 @@ def preview(spec: RunSpec, guess: Guess | None = None) -> Preview:
         rounds.append(plan.rounds)
         rows += [row] if isinstance(row, Row) else []
         caveats.append(most_important_first(*said))
-    return Preview(spec, tuple(widths), tuple(rounds), tuple(rows), tuple(caveats), tuple(cures(spec)), guess)
+    return Preview(spec, tuple(widths), tuple(rounds), tuple(rows), tuple(caveats), tuple(_cures(spec)), guess)
+
+
+def _cures(spec: RunSpec) -> Iterator[Cure]:
+    """What would help where the result would say that one client decides the width ("dominance"); else nothing.
+
+    The interval is as wide as the square root of the pooled noise Σp²/(4r²n), whatever the level.
+    """
+    clients = spec.at_level(0)
+    found = known_beforehand(spec.levels[0], clients, "any-shape")
+    if not any(isinstance(one, Caveat) and one.code == "dominance" for one in found):
+        return
+    costly: str = next(one.value["client"] for one in found if isinstance(one, Row) and one.key == "dominance")
+    if spec.weighting != "size" and spec.survey is None:
+        total = sum(client.records for client in clients)
+        by_size = [replace(client, weight=client.records / total) for client in clients]
+        yield from _worth_it(costly, "--weights size", clients, by_size)
+    others = [client for client in clients if client.held_by != costly]
+    share = math.fsum(client.weight for client in others)
+    left = [replace(client, weight=client.weight / share) for client in others]
+    yield from _worth_it(costly, f"--leave-out {shlex.quote(costly)}", clients, left)
+
+
+def _worth_it(costly: str, option: str, before: Sequence[Client], after: Sequence[Client]) -> Iterator[Cure]:
+    times = math.sqrt(pooled_noise(after) / pooled_noise(before))
+    if times < WORTH_IT:
+        yield Cure(costly, option, times)
 
 
 def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple[ExpectedWidth, ...]:

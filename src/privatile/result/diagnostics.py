@@ -142,7 +142,7 @@ def other_support(level: float, clients: Sequence[Client], method: str) -> Cavea
     A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
     """
     have = information(level, pooled_noise(clients))
-    text = f"Few or very private answers for this level: {rank_error_text(level, have)}. "
+    text = "Few or very private answers for this level. "
     if method.startswith("self-normalized"):
         return Caveat("support", f"{text}The interval may be wide or reach the ends of the range.")
     text += f"The smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
@@ -173,7 +173,7 @@ def support_of(
     row = Row("information", "information", have, words)
     if enough:
         return Support(row, ())
-    text = f"Few or very private answers for this level: {rank_error_text(level, planned)}. The interval "
+    text = "Few or very private answers for this level. The interval "
     if grid:
         text += "holds, and may be wide or reach the ends of the range."
     else:
