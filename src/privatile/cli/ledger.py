@@ -52,7 +52,10 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         # for what is not known after a restore.
         lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in facts.datasets]
         rest = {**asdict(facts), "datasets": lines, "person_epsilon": finite(facts.person_epsilon)}
-        rest |= {key: finite(getattr(facts, key)) for key in ("nameless_epsilon", "max_epsilon")}
+        rest |= {
+            "nameless_epsilon": finite(facts.nameless_epsilon),
+            "max_epsilon": finite(facts.max_epsilon or math.inf),
+        }
         echo_json({"ledger": str(book.path), **rest})
         return
     click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}")

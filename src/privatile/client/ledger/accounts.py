@@ -148,10 +148,11 @@ class Account:
         return start, max(start, origin + self.content.records)
 
     def in_force(self) -> SpendingRules:
-        """The rules, with the last limit that was given in the ledger: this run's, until another is given."""
-        if self.rules.max_epsilon is not None and not self._is_kept:
-            return self.rules
-        return replace(self.rules, max_epsilon=self.ledger.max_epsilon)
+        """The rules, with the last limit that was given in the ledger; no run exceeds the one it was given itself."""
+        own, kept = self.rules.max_epsilon, self.ledger.max_epsilon
+        if own is None or (kept is not None and kept < own and self._is_kept):
+            return replace(self.rules, max_epsilon=kept)
+        return self.rules
 
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""

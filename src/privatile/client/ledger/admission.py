@@ -135,8 +135,8 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
         raise OtherContent(
             f"{content} has answered before with other content (up to epsilon {spent:.6g} per record). A new export of "
             f"the same people would let them answer again. Give the same file unchanged.{_name_it(content)} If none of "
-            "these people is in any other data set of this ledger, say so with new_people=True. Where a person column is named from the first run on (person=COLUMN), the ledger "
-            "recognises people itself."
+            "these people is in any other data set of this ledger, say so with new_people=True. Where a person column "
+            "is named from the first run on (person=COLUMN), the ledger recognises people itself."
         )
 
 

@@ -286,7 +286,7 @@ def nameless(ledger: Ledger, *, reserved: bool) -> list[Nameless]:
 
 
 def most_by_name(ledger: Ledger) -> float:
-    """The most that a person may have spent, or runs have reserved, by name, where the data sets of new people aside."""
+    """The most that a person may have spent, or runs have reserved, by name; not in data sets of new people."""
     others = apart(ledger)
     runs = ledger.execute(
         "SELECT d.id, r.run, r.epsilon, r.reserved > r.next FROM runs r JOIN datasets d ON d.id = r.dataset"
@@ -328,7 +328,7 @@ def say_new(ledger: Ledger, dataset: int) -> None:
             )
         if sharing := sharing_datasets(ledger, stored_identity(ledger, dataset)):
             raise InputError(
-                f"data set {dataset} of the ledger {ledger.path} holds records of data set {min(sharing)}: its people are "
-                "no new ones."
+                f"data set {dataset} of the ledger {ledger.path} holds records of data set {min(sharing)}: its "
+                "people are no new ones."
             )
         ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
