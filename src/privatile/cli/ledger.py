@@ -83,13 +83,16 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         click.echo(
             "  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts)
         )
+    nameless = (
+        f"up to ε = {_spent(facts.nameless_epsilon, facts.restored)} in data sets without a person column; whose is "
+    )
+    nameless += "not known, and each of their records counts as one person"
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
-        more = ""
-        if facts.nameless_epsilon:
-            more = f", plus up to ε = {_spent(facts.nameless_epsilon, facts.restored)} in data sets without a person"
-            more += " column; whose is not known, and each of their records counts as one person"
+        more = f", plus {nameless}" if facts.nameless_epsilon else ""
         click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
+    elif facts.nameless_epsilon > max((one.epsilon for one in sets), default=0.0):
+        click.echo(f"for life one person may have spent {nameless}.")
     if facts.max_epsilon is not None:
         click.echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
 

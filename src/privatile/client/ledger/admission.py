@@ -44,7 +44,7 @@ def price(spent: float, epsilon: float) -> str:
 
 def over_limit(epsilon: float, own: float, elsewhere: float, rules: SpendingRules, limit: RecordLimit) -> str:
     """Why a run may not ask people who may have spent so much here and in other data sets, and the ways out."""
-    ways = "Ask with a smaller epsilon, or allow more with max_epsilon."
+    ways = "Ask with a smaller epsilon, or allow more with max_epsilon=TOTAL."
     if rules.in_federation:
         ways = "Take part in a study with a smaller epsilon, or allow more in this site's policy file (max_epsilon)."
     if own + epsilon <= rules.lifetime_limit:

@@ -332,3 +332,4 @@ def say_new(ledger: Ledger, dataset: int) -> None:
                 "people are no new ones."
             )
         ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
+        ledger.moves[None] += 1
