@@ -106,7 +106,7 @@ NAMELESS_FIRST = [False, True, False, True]
 @pytest.mark.parametrize("order", [NAMED_FIRST, NAMELESS_FIRST], ids=["named first", "nameless first"])
 def test_files_without_a_person_column_do_not_pass_by_the_limit(home: Path, order: list[bool]) -> None:
     """Before, all four were answered, and the ledger told of ε = 1."""
-    codes = []
+    codes: list[tuple[int, str]] = []
     for column, by_name in zip(COLUMNS, order, strict=True):
         limit = ("--max-epsilon", 1) if not codes else ()
         person = ("--person", "id") if by_name else ()
@@ -242,7 +242,12 @@ class Model:
 
         def watched(randomizer: Randomizer, question: Question) -> Any:
             count = counter(randomizer, question)
-            return lambda values: (seen.extend(values.tolist()), count(values))[1]
+
+            def watching(values: Any) -> int:
+                seen.extend(values.tolist())
+                return count(values)
+
+            return watching
 
         source = open_source(
             DATA if client == "all" else DATA[DATA["team"] == client] if not split else DATA,

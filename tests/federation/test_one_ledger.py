@@ -102,7 +102,8 @@ def test_two_studies_of_different_columns_count_twice(tmp_path: Path) -> None:
     told = call("enroll", str(one), "--max-epsilon", "1").output
     words = "Two studies of different columns without a person column count twice"
     assert words in told
-    assert words in (limits := state_folder() / "policy.toml").read_text()
+    limits = state_folder() / "policy.toml"
+    assert words in limits.read_text()
     assert call("enroll", str(two)).exit_code == 0
     join(one)  # what it has reserved counts
     with pytest.raises(AlreadyAnswered, match=r"allow more in this site's policy file.*new_people=True"):

@@ -19,7 +19,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
@@ -269,39 +268,25 @@ def added_up(spent: Iterable[tuple[Part, float]]) -> float:
 # -- whose a nameless record is, is not known ------------------------------------------------------------------------
 
 
-class Nameless(NamedTuple):
-    """A data set without a person column, whose records may be anybody's: by which split it counts, what one spent."""
-
-    identity: Identity
-    part: Part
-    epsilon: float
+Nameless = tuple[Identity, Part, float]
+"""A data set without a person column: its identity, by which split it is counted, the most that a record has spent."""
 
 
 def nameless(ledger: Ledger, *, reserved: bool) -> list[Nameless]:
-    """The data sets without a person column; left out are those of new people."""
+    """The data sets without a person column, whose records may be anybody's; left out are those of new people."""
     rows = ledger.execute("SELECT id FROM datasets WHERE person IS NULL").fetchall()
     sets = {key: stored_identity(ledger, key) for key in {key for (key,) in rows} - apart(ledger)}
-    parts = _parts(sets)
-    return [Nameless(sets[key], parts[key], known_spent(ledger, key, reserved=reserved)) for key in sets]
+    return [(sets[key], part, known_spent(ledger, key, reserved=reserved)) for key, part in _parts(sets).items()]
 
 
 def most_by_name(ledger: Ledger) -> float:
     """The most that a person may have spent, or runs have reserved, by name; not in data sets of new people."""
-    others = apart(ledger)
-    runs = ledger.execute(
-        "SELECT d.id, r.run, r.epsilon, r.reserved > r.next FROM runs r JOIN datasets d ON d.id = r.dataset"
-        " WHERE d.person IS NOT NULL"
-    ).fetchall()
-    asked, held = 0.0, dict[str, float]()
-    for dataset, run, epsilon, is_reserved in runs:
-        if dataset not in others:
-            asked += epsilon
-            if is_reserved:
-                held[run] = max(held.get(run, 0.0), epsilon)
-    if not asked:
-        return 0.0
-    _, most = ledger.lifetime_budgets.totals()
-    return min(asked, math.fsum([most, *held.values()]))
+    asked, held = ledger.execute(
+        "SELECT total(asked), total(held) FROM (SELECT sum(r.epsilon) asked,"
+        " max(r.epsilon * coalesce(r.reserved > r.next, 0)) held FROM runs r JOIN datasets d ON d.id = r.dataset"
+        f" WHERE d.person IS NOT NULL AND d.id NOT IN ({','.join(map(str, apart(ledger)))}) GROUP BY r.run)"
+    ).fetchone()
+    return min(asked, ledger.lifetime_budgets.totals()[1] + held) if asked else 0.0
 
 
 NEW_PEOPLE = "new people {}"

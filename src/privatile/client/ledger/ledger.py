@@ -87,7 +87,7 @@ class Ledger:
         """How many transactions were undone: what was read inside them is not true."""
         self.moves: Counter[object] = Counter()
         """How often runs of this process have asked, reserved or released, by the split whose records they were."""
-        self.nameless: dict[object, tuple[object, ...]] = {}
+        self.nameless: dict[object, tuple[Any, ...]] = {}
         """What `RecordLimit` has found in other splits than this one."""
         self.on_commit: list[Callable[[], None]] = []
         """What is called once the transaction is on the disk; not where it is undone."""

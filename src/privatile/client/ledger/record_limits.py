@@ -7,7 +7,6 @@ again only where another run has moved.
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from privatile.client.ledger.datasets import (
     Content,
@@ -76,10 +75,8 @@ class RecordLimit:
         # Elsewhere nothing was answered since a restore but what was reserved before it, and counted as spent.
         if any_lost(ledger, overlapping_datasets(ledger, content)):
             return math.inf
-        found: Any = ledger.nameless.get(own)
-        if found is None or found[0] != state:
-            found = state, nameless(ledger, reserved=True), most_by_name(ledger)
-            ledger.nameless[own] = found
-        _, sets, by_name = found
-        others = added_up((one.part, one.epsilon) for one in sets if not content.same_split(one.identity))
+        if own not in ledger.nameless or ledger.nameless[own][0] != state:
+            ledger.nameless[own] = state, nameless(ledger, reserved=True), most_by_name(ledger)
+        _, sets, by_name = ledger.nameless[own]
+        others = added_up((part, epsilon) for other, part, epsilon in sets if not content.same_split(other))
         return others if content.by_person else others + by_name

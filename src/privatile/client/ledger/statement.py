@@ -69,7 +69,7 @@ nameless_epsilon=0.0, max_epsilon=None)
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
     people, most = ledger.lifetime_budgets.totals()
-    added = added_up((one.part, one.epsilon) for one in nameless(ledger, reserved=False))
+    added = added_up((part, epsilon) for _, part, epsilon in nameless(ledger, reserved=False))
     new = said_new(ledger)
     restored = ledger.meta("restored") is not None
     lines = tuple(
