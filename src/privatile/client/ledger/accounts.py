@@ -114,7 +114,7 @@ class Account:
                 self.rules = replace(self.rules, spend_again=True)
             if not self.rules.arriving:  # else the column may hold others than the last time
                 return
-        admit(self.ledger, content, self.epsilon, self.in_force(), self._limit)
+        admit(self._limit, self.epsilon, self.in_force())
         start, limit = self.window()
         if start == limit and (not self.rules.arriving or self.state().lost):
             raise self.refusal(asked=None, left=0)

@@ -4,7 +4,8 @@
 - The same content under another name, or the same column split among other clients or read otherwise (`datasets`): its
   records have answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
-- More than `max_epsilon` allows for life, what other runs have reserved included.
+- More than `max_epsilon` allows for life, what other runs have reserved included, and in all data sets without a person
+  column, unless `new_people`.
 - After a restore everything that the ledger does not know: it may have been asked since the backup.
 
 Nothing is written here.
@@ -28,13 +29,14 @@ from privatile.client.sources.source import UNNAMED
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
 
-def admit(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules, limit: RecordLimit) -> None:
+def admit(limit: RecordLimit, epsilon: float, rules: SpendingRules) -> None:
     """Refuse a run that would ask these records at ε against the rules."""
+    ledger, content = limit.ledger, limit.content
     _refuse_unknown_after_restore(ledger, content, rules)
     _refuse_other_person_column(ledger, content, rules)
     _refuse_answered_records(ledger, content, epsilon, rules)
     _refuse_other_content(ledger, content, rules)
-    _refuse_over_limit(ledger, content, epsilon, rules, limit)
+    _refuse_over_limit(limit, epsilon, rules)
 
 
 def price(spent: float, epsilon: float) -> str:
@@ -140,20 +142,18 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
         )
 
 
-def _refuse_over_limit(
-    ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules, limit: RecordLimit
-) -> None:
+def _refuse_over_limit(limit: RecordLimit, epsilon: float, rules: SpendingRules) -> None:
     if rules.max_epsilon is None:
         return
-    allowed = f"{content} allows epsilon {rules.max_epsilon:.6g} for life"
+    allowed = f"{limit.content} allows epsilon {rules.max_epsilon:.6g} for life"
     if epsilon > rules.lifetime_limit:
         raise InputError(
             f"{allowed} (max_epsilon={rules.max_epsilon:.6g}), and one answer at epsilon {epsilon:.6g} is more. Ask "
             "with a smaller epsilon, or allow more."
         )
     own, elsewhere = 0.0, limit.spent_elsewhere()
-    if not content.by_person and rules.spend_again:
-        dataset = dataset_id(ledger, content)
-        own = 0.0 if dataset is None else own_spent(ledger, dataset, reserved=True)
+    if not limit.content.by_person and rules.spend_again:
+        dataset = dataset_id(limit.ledger, limit.content)
+        own = 0.0 if dataset is None else own_spent(limit.ledger, dataset, reserved=True)
     if own + elsewhere + epsilon > rules.lifetime_limit:
         raise AlreadyAnswered(f"{allowed}; {over_limit(epsilon, own, elsewhere, rules, limit)}")
