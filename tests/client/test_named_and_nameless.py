@@ -20,8 +20,8 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, PrivatileError
 
-KINDS: Any = [("salary", float), ("bonus", float), ("who", "U9")]
-DATA = np.array([(float(k), 100.0 + k, f"p{k}") for k in range(20)], dtype=KINDS)
+KINDS: Any = [("salary", float), ("bonus", float), ("third", float), ("fourth", float), ("who", "U9")]
+DATA = np.array([(float(k), 100.0 + k, 200.0 + k, 300.0 + k, f"p{k}") for k in range(20)], dtype=KINDS)
 TWO = SpendingRules(spend_again=True, max_epsilon=2)
 
 
@@ -38,7 +38,10 @@ ORDERS = {
     "salary and bonus by name, then salary nameless": [("salary", True), ("bonus", True), ("salary", False)],
     "salary nameless, then salary and bonus by name": [("salary", False), ("salary", True), ("bonus", True)],
     "bonus both ways, then salary by name": [("bonus", True), ("bonus", False), ("salary", True)],
-    "both nameless, then both by name": [("salary", False), ("bonus", False), ("salary", True), ("bonus", True)],
+    "both nameless, then salary by name": [("salary", False), ("bonus", False), ("salary", True)],
+    "both nameless, then a third by name": [("salary", False), ("bonus", False), ("third", True)],
+    "two by name, then a third nameless": [("salary", True), ("bonus", True), ("third", False)],
+    "all nameless": [("salary", False), ("bonus", False), ("third", False)],
 }
 
 
@@ -52,31 +55,33 @@ def test_no_order_of_named_and_nameless_runs_exceeds_the_limit(order: str) -> No
     with pytest.raises(AlreadyAnswered):
         run(ledger, *last)
     run(ledger, *last, rules=SpendingRules(spend_again=True, max_epsilon=len(ORDERS[order])))  # the control
-    assert statement(ledger).person_epsilon == pytest.approx(len(ORDERS[order]))
+    told = statement(ledger)
+    assert told.person_epsilon + told.nameless_epsilon == pytest.approx(len(ORDERS[order]))
 
 
 def test_the_price_of_a_nameless_run_names_all_that_its_people_have_spent() -> None:
     ledger = Ledger.in_memory()
-    run(ledger, "salary", True)
-    run(ledger, "bonus", True)
+    run(ledger, "salary", True, SpendingRules())
+    run(ledger, "bonus", True, SpendingRules(spend_again=True))
     with pytest.raises(AlreadyAnswered, match="Up to epsilon 2 each is spent; another run over them would make it 3"):
         run(ledger, "salary", False, SpendingRules())
     run(ledger, "salary", False, SpendingRules(spend_again=True))
-    with pytest.raises(AlreadyAnswered, match="Up to epsilon 3 each is spent; another run over them would make it 4"):
+    with pytest.raises(AlreadyAnswered, match="would spend 1 on top of 3 already spent or reserved"):
         run(ledger, "bonus", True, SpendingRules(spend_again=True, max_epsilon=3))
 
 
-def test_nameless_columns_that_were_never_asked_by_name_stay_apart() -> None:
-    """The control: nothing shows that they hold the same people."""
+def test_without_a_limit_nameless_columns_stay_apart() -> None:
+    """The control: nothing shows that they hold the same people, and nothing more is refused than before."""
     ledger = Ledger.in_memory()
-    run(ledger, "salary", False, SpendingRules(max_epsilon=1))
-    run(ledger, "bonus", False, SpendingRules(max_epsilon=1))
-    assert [line.epsilon for line in statement(ledger).datasets] == pytest.approx([1, 1])
+    run(ledger, "salary", False, SpendingRules())
+    run(ledger, "bonus", False, SpendingRules())
+    run(ledger, "third", True, SpendingRules())
+    assert [line.epsilon for line in statement(ledger).datasets] == pytest.approx([1, 1, 1])
 
 
 def test_people_of_a_ledger_that_was_restored_have_spent_nobody_knows_what() -> None:
     ledger = Ledger.in_memory()
-    run(ledger, "salary", True)
+    run(ledger, "salary", True, SpendingRules())
     mark_restored(ledger)
     for by_name in (True, False):
         with pytest.raises(PrivatileError):

@@ -70,7 +70,7 @@ def test_what_is_shown_adds_up_and_tells_data_sets_of_one_name_apart(book: Path)
     ]
     lines = told("show", "--ledger", book)[1].splitlines()
     assert "reserved" in lines[1]
-    assert lines[2].split() == ["1", "all", "value", "9", "2", "3", "4", "1", "first", "1"]
+    assert lines[2].split() == ["1", "all", "value", "9", "2", "3", "4", "1", "first", "yes", "1"]
 
 
 def test_after_a_restore_what_was_spent_is_unknown_in_words(book: Path) -> None:

@@ -54,11 +54,11 @@ def invitations(folder: Path, *names: str, epsilon: float = 1.0) -> list[Path]:
     return saved
 
 
-def join(path: Path, site: Path | None = None) -> ClientService:
+def join(path: Path, site: Path | None = None, column: str | None = None) -> ClientService:
     """What `privatile join` does before it connects, with the site's own records."""
     invitation = read_invitation(path)
     place = find_site(site or state_folder(), invitation, path)
-    return prepare_client(invitation, place, open_source(VALUES, value=None), JoinOptions("value"))
+    return prepare_client(invitation, place, open_source(VALUES + bool(column), value=column), JoinOptions("value"))
 
 
 def answer_all(service: ClientService) -> None:
@@ -94,6 +94,25 @@ def test_two_names_in_one_study_are_refused(tmp_path: Path) -> None:
     # Two organizations on one machine: each with a folder of its own.
     assert call("enroll", str(south), "--max-epsilon", "2", "--site", str(tmp_path / "south")).exit_code == 0
     join(south, tmp_path / "south")
+
+
+def test_two_studies_of_different_columns_count_twice(tmp_path: Path) -> None:
+    """Before, each column had a budget of its own, and one person could spend both."""
+    (one,), (two,) = invitations(tmp_path / "one", "north"), invitations(tmp_path / "two", "north")
+    told = call("enroll", str(one), "--max-epsilon", "1").output
+    words = "Two studies of different columns without a person column count twice"
+    assert words in told
+    limits = state_folder() / "policy.toml"
+    assert words in limits.read_text()
+    assert call("enroll", str(two)).exit_code == 0
+    join(one)  # what it has reserved counts
+    with pytest.raises(AlreadyAnswered, match=r"allow more in this site's policy file.*new_people=True"):
+        join(two, column="bonus")
+    # `privatile estimate` with this ledger, and no limit of its own, takes the site's.
+    with pytest.raises(AlreadyAnswered, match="max_epsilon=1, the last limit given"):
+        privatile.estimate({"north": VALUES + 1}, value="rent", epsilon=0.5, range=(0, 100), ledger=ledger_path())
+    limits.write_text("max_epsilon = 2\n")
+    join(two, column="bonus")  # the control
 
 
 def test_estimate_and_a_federation_are_added_up(tmp_path: Path) -> None:

@@ -37,11 +37,12 @@ def account_of(runs: "Sequence[LocalRun]", ledger: "Ledger") -> "Account | None"
     if ledger.path is None:
         return None
     facts, options = statement(ledger), runs[0].options
+    limit = facts.max_epsilon if options.max_epsilon is None else options.max_epsilon
     if options.person is not None:
-        return Account(str(ledger.path), "person", facts.person_epsilon, options.max_epsilon)
+        return Account(str(ledger.path), "person", facts.person_epsilon + facts.nameless_epsilon, limit)
     names = {client.name for run in runs for client in run.spec.clients}
     spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == options.value]
-    return Account(str(ledger.path), "record of this column", max(spent, default=0.0), options.max_epsilon)
+    return Account(str(ledger.path), "record of this column", max(spent, default=0.0), limit)
 
 
 def confirm(found: "Callable[[], Preview | GroupPreview]", *, yes: bool) -> None:

@@ -20,6 +20,7 @@ def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_k
     from privatile.federation.setup.peer_roster import check_coordinated
     from privatile.federation.site.folder import Site
     from privatile.federation.site.folder import enroll as enroll_site
+    from privatile.federation.site.limits import COUNT_TWICE
 
     check_coordinated(invitation)
     invited = read_invitation(invitation)
@@ -31,6 +32,7 @@ def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_k
         max_epsilon = click.prompt("The most that one person may spend for life (epsilon)", type=float)
     made = enroll_site(invited, place, max_epsilon=max_epsilon, new_key=new_key)
     click.echo(f"\n{'limits':>18}  {made.limits_file}  <- what this site allows; read and edit it")
+    click.echo(f"{'':>18}  {COUNT_TWICE}")
     click.echo(f"{'ledger':>18}  {made.ledger_file}  <- who has answered, for all studies")
     click.echo(f"{'send back':>18}  {made.enrolment_file}")
     click.echo(f"{'your fingerprint':>18}  {made.key().public.fingerprint}")

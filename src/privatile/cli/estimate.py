@@ -170,14 +170,14 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @flag("--new-run", "Give up an unfinished run of the same command and begin again with the records it has not asked.")
 @flag(
     "--new-people",
-    "This file holds other people than the last one of the same client and column. Taken on your word: a re-sorted or "
+    "None of the people in this file is in any other data set of the ledger. Taken on your word: a re-sorted or "
     "corrected export of the same people is then not recognised, and they answer again.",
 )
 @number(
     "--max-epsilon",
     "TOTAL",
-    "Most that one person may spend for life. Without --person: that one record may spend in this column; each column "
-    "of a file has its own account.",
+    "Most that one person may spend for life; kept in the ledger for all later runs, until another is given. Two runs "
+    "over different columns without --person count twice: whose records they are is not known.",
 )
 @flag("--allow-weak", "Accept an epsilon above 10.")
 @flag("--not-private", "No privacy at all: every record tells the truth.")

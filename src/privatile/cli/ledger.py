@@ -52,6 +52,10 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         # for what is not known after a restore.
         lines = [{**asdict(line), "epsilon": finite(line.epsilon)} for line in facts.datasets]
         rest = {**asdict(facts), "datasets": lines, "person_epsilon": finite(facts.person_epsilon)}
+        rest |= {
+            "nameless_epsilon": finite(facts.nameless_epsilon),
+            "max_epsilon": finite(facts.max_epsilon or math.inf),
+        }
         echo_json({"ledger": str(book.path), **rest})
         return
     click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}")
@@ -69,6 +73,7 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         ("unasked", ">", [f"{one.unasked:,}" for one in sets if any(each.unasked for each in sets)]),
         ("runs", ">", [f"{one.runs:,}" for one in sets]),
         ("first run", "<", [one.first_run for one in sets if several]),
+        ("new people", "<", ["yes" if one.new_people else "" for one in sets if any(each.new_people for each in sets)]),
         ("most ε spent", ">", [_spent(one.epsilon, one.restored) for one in sets]),
     ]
     shown = [(head, side, cells) for head, side, cells in columns if cells or not sets]
@@ -78,9 +83,18 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         click.echo(
             "  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts)
         )
+    nameless = (
+        f"up to ε = {_spent(facts.nameless_epsilon, facts.restored)} in data sets without a person column; whose is "
+    )
+    nameless += "not known, and each of their records counts as one person"
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
-        click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}.")
+        more = f", plus {nameless}" if facts.nameless_epsilon else ""
+        click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
+    elif facts.nameless_epsilon > max((one.epsilon for one in sets), default=0.0):
+        click.echo(f"for life one person may have spent {nameless}.")
+    if facts.max_epsilon is not None:
+        click.echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
 
 
 def _spent(epsilon: float, restored: bool) -> str:
@@ -102,6 +116,23 @@ def release(run: str, ledger: Path | None) -> None:
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
     click.echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
+
+
+@ledger.command("new-people")
+@click.argument("number", type=int)
+@LEDGER
+def new_people(number: int, ledger: Path | None) -> None:
+    """Say that none of the people of data set NUMBER (see show) is in any other data set of the ledger.
+
+    Taken on your word, and not taken back: what they have spent is then no longer added to what others have.
+    """
+    from privatile.api.folders import ledger_path
+    from privatile.client.ledger.datasets import say_new
+    from privatile.client.ledger.ledger import Ledger
+
+    with Ledger.open(ledger or ledger_path(), create=False) as book:
+        say_new(book, number)
+    click.echo(f"Kept: the people of data set {number} are in no other data set of this ledger.")
 
 
 @ledger.command()

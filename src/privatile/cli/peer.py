@@ -106,6 +106,7 @@ def enroll(
     from privatile.federation.setup.peer_folder import ServerPlace, check_new_folder, make_peer_folder
     from privatile.federation.setup.peer_roster import PeerInvitation, read_peer_invitation
     from privatile.federation.site.folder import enroll as enroll_site
+    from privatile.federation.site.limits import COUNT_TWICE
 
     study = read_peer_invitation(invitation)
     invited = PeerInvitation(client, study)
@@ -124,6 +125,7 @@ def enroll(
     place = enroll_site(invited, site or state_folder(), max_epsilon=max_epsilon)
     made = make_peer_folder(folder, study, client, place.path, place.key(), at)
     click.echo(f"\n{'limits':>18}  {place.limits_file}  <- what this site allows; read and edit it")
+    click.echo(f"{'':>18}  {COUNT_TWICE}")
     click.echo(f"{'ledger':>18}  {place.ledger_file}  <- who has answered, for all studies")
     click.echo(f"{'send to all':>18}  {made.enrolment_file}")
     click.echo(f"{'your fingerprint':>18}  {place.key().public.fingerprint}")

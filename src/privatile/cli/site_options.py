@@ -28,7 +28,9 @@ OPTIONS = (
         "--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent."
     ),
     click.option(
-        "--new-people", is_flag=True, help="The people in this file are not those of earlier files with this column."
+        "--new-people",
+        is_flag=True,
+        help="None of the people in this file is in any other data set of this site's ledger. Taken on your word.",
     ),
     click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask."),
     service_options,

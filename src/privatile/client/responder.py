@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from privatile.client.coins import Coins
 from privatile.client.ledger.accounts import Account
-from privatile.client.ledger.datasets import spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.ledger.stored_answers import Stored
@@ -127,13 +126,12 @@ class Responder:
         return iter([limit - start])
 
     def _most_spent(self) -> float | None:
-        """The most that one of this column's people has spent, nameless too; None where no people are known."""
+        """The most that one of this column's people has spent by name; None where no people are known."""
         if not self._column.content.by_person:
             return None
         spent = self.ledger.lifetime_budgets.spent
         blocks = self._column.blocks(0, self._column.records)
-        most = max((float(spent(people).max()) for _, people in blocks if people is not None), default=0.0)
-        return most + spent_elsewhere(self.ledger, self._column.content)
+        return max((float(spent(people).max()) for _, people in blocks if people is not None), default=0.0)
 
     def reserve(self, records: int) -> None:
         """Keep for this run the records it will ask, `records` in all, so that no other run asks them meanwhile.

@@ -6,8 +6,9 @@
 - A new run is admitted by what the ledger knows of its records (`admission`).
 - A run may reserve the records it will ask; other runs then walk behind them. What was reserved and not asked is
   released at the run's end, or when the run is given up.
-- `max_epsilon` bounds what a person (without a person column: a record) spends for life. It is checked at every
-  answer, and what other runs have reserved counts as spent.
+- `max_epsilon` bounds what a person spends for life: by name, and in all data sets without a person column, where
+  every record counts as one person. The last one that was given is kept in the ledger, and a run without one takes it.
+  It is looked up and checked at every answer, and what other runs have reserved counts as spent.
 - After a restore only what the run had reserved may answer, once its coordinator has shown what it asked (`restores`).
 - Where people arrive while a run goes on, its data set is the column itself, whatever it holds today (`arrivals`). No
   cursor says who has answered: every person is looked up.
@@ -21,14 +22,15 @@ import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.ledger.admission import admit, price
+from privatile.client.ledger.admission import admit, over_limit, price
 from privatile.client.ledger.arrivals import as_arriving, note_arrived
-from privatile.client.ledger.datasets import Content, dataset_id, enter_dataset, most_spent, spent_elsewhere
+from privatile.client.ledger.datasets import NEW_PEOPLE, Content, dataset_id, enter_dataset, own_spent, spent_elsewhere
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.record_limits import RecordLimit
 from privatile.client.ledger.reservations import release, reserved_by_others
@@ -78,7 +80,9 @@ class Account:
         self._threshold = str(self.mechanism.threshold)
         if self.rules.arriving:
             self.content = as_arriving(self.ledger, self.content)
-        self._limit = RecordLimit(self.ledger, self.run, self.content)
+        self._limit = RecordLimit(self.ledger, self.run, self.content, self.rules.new_people)
+        self._is_kept = False
+        """Whether the ledger has what the holder said with this run: from then on, the limit is the ledger's."""
         self._open()
 
     # -- opening -------------------------------------------------------------------------------------------------
@@ -110,7 +114,7 @@ class Account:
                 self.rules = replace(self.rules, spend_again=True)
             if not self.rules.arriving:  # else the column may hold others than the last time
                 return
-        admit(self.ledger, content, self.epsilon, self.rules)
+        admit(self._limit, self.epsilon, self.in_force())
         start, limit = self.window()
         if start == limit and (not self.rules.arriving or self.state().lost):
             raise self.refusal(asked=None, left=0)
@@ -143,14 +147,22 @@ class Account:
         origin = (start if state.first is None else state.first) if self.rules.spend_again else 0
         return start, max(start, origin + self.content.records)
 
+    def in_force(self) -> SpendingRules:
+        """The rules, with the last limit that was given in the ledger; no run exceeds the one it was given itself."""
+        own, kept = self.rules.max_epsilon, self.ledger.max_epsilon
+        if own is None or (kept is not None and kept < own and self._is_kept):
+            return replace(self.rules, max_epsilon=kept)
+        return self.rules
+
     def may_answer(self, people: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of these people the rules let answer this run."""
         spent = self.ledger.lifetime_budgets.spent(people)
         allowed = np.ones(len(people), dtype=np.bool_) if self.rules.spend_again else spent == 0.0
-        if self.rules.max_epsilon is not None:
+        rules = self.in_force()
+        if rules.max_epsilon is not None:
             # What people of a data set that was lost in a restore have spent is not known.
             elsewhere = math.inf if self.state().lost else self._limit.spent_elsewhere()
-            allowed &= spent + elsewhere + self.epsilon <= self.rules.lifetime_limit
+            allowed &= spent + elsewhere + self.epsilon <= rules.lifetime_limit
         return allowed
 
     def asked(self) -> int:
@@ -159,10 +171,11 @@ class Account:
 
     def check_limit(self, start: int, stop: int) -> None:
         """Refuse records, at these positions, that would spend more than is allowed for life."""
-        if self.rules.max_epsilon is None or self.content.by_person:
+        rules = self.in_force()
+        if rules.max_epsilon is None or self.content.by_person:
             return  # people are looked at one by one (`may_answer`)
         spent = self._limit.spent_within(start, stop)
-        if spent + self.epsilon > self.rules.lifetime_limit:
+        if spent + self._limit.spent_elsewhere() + self.epsilon > rules.lifetime_limit:
             raise self.refusal(stop - start, 0, spent)
 
     # -- what others have seen -----------------------------------------------------------------------------------
@@ -276,6 +289,7 @@ class Account:
             self._open()  # what was admitted when the column was read may have changed since
             stop = state.cursor + length
             note_arrived(self.ledger, self.content, stop)
+        self._keep_word(state.dataset)
         number = state.entries + 1
         with self._changing_run():
             self.ledger.execute(
@@ -289,6 +303,17 @@ class Account:
         if people:
             self.ledger.lifetime_budgets.charge(people, self.epsilon)
         return self.ledger.append(self.run, self.content.client, number, question, (state.cursor, stop), length, ones)
+
+    def _keep_word(self, dataset: int | None) -> None:
+        """Keep what the holder has said with this run, before anybody answers it."""
+        self.ledger.moves[self.content.split] += 1
+        if self._is_kept:
+            return
+        if self.rules.max_epsilon is not None:
+            self.ledger.keep("max_epsilon", float(self.rules.max_epsilon))
+        if self.rules.new_people:
+            self.ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
+        self.ledger.on_commit.append(partial(setattr, self, "_is_kept", True))
 
     def _changing_run(self) -> AbstractContextManager[None]:
         return self.ledger.seal.changing("runs", "run = ? AND client = ?", (self.run, self.content.client))
@@ -328,6 +353,7 @@ class Account:
         dataset = dataset_id(self.ledger, self.content)
         with self.ledger.seal.changing("datasets", "id = ?", (dataset,)):
             self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, dataset))
+        self._keep_word(dataset)
 
     def release(self) -> None:
         """Release what this run has reserved and not asked, unless a later run already stands behind it."""
@@ -337,12 +363,15 @@ class Account:
     # -- refusing ------------------------------------------------------------------------------------------------
 
     def refusal(self, asked: int | None, left: int, spent: float | None = None) -> AlreadyAnswered:
-        """The error for a question that asks more records than may answer; `spent` is the most that one has spent."""
-        dataset = dataset_id(self.ledger, self.content)
-        if spent is None and dataset is not None:
-            spent = most_spent(self.ledger, dataset)
-        elif spent is None:
-            spent = spent_elsewhere(self.ledger, self.content)
+        """The error for a question that asks more records than may answer.
+
+        `spent` is the most that one of them has spent: in this data set or, where people are known, by name.
+        """
+        dataset, rules = dataset_id(self.ledger, self.content), self.in_force()
+        if spent is None:
+            spent = 0.0 if dataset is None else own_spent(self.ledger, dataset)
+        own, is_limited = spent, rules.max_epsilon is not None
+        spent += self._limit.spent_elsewhere() if is_limited else spent_elsewhere(self.ledger, self.content)
         one, whose = ("person", "people") if self.content.by_person else ("record", "records")
         wanted = "" if asked is None else f"; {asked:,} are needed"
         reserved = reserved_by_others(self.ledger, dataset, self.run)
@@ -351,8 +380,11 @@ class Account:
         elif spent == 0:
             fewer = "There are no more: ask fewer."
             history = "" if reserved else fewer
-        elif spent + self.epsilon > self.rules.lifetime_limit:
-            limit = f"{self.rules.max_epsilon:.6g}"
+        elif own + self.epsilon <= rules.lifetime_limit < spent + self.epsilon:
+            why = over_limit(self.epsilon, own, spent - own, rules, self._limit)
+            history = why[0].upper() + why[1:]
+        elif spent + self.epsilon > rules.lifetime_limit:
+            limit = f"{rules.max_epsilon:.6g}"
             history = f"{price(spent, self.epsilon)}, above what is allowed for life (max_epsilon={limit}). "
             history += f"Ask new {whose}."
         elif self.rules.spend_again:

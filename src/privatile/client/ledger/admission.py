@@ -4,7 +4,8 @@
 - The same content under another name, or the same column split among other clients or read otherwise (`datasets`): its
   records have answered.
 - Other content for a client and column that have answered: a new export of the same people, unless `new_people`.
-- More than `max_epsilon` allows for life, what other runs have reserved included.
+- More than `max_epsilon` allows for life, what other runs have reserved included, and in all data sets without a person
+  column, unless `new_people`.
 - After a restore everything that the ledger does not know: it may have been asked since the backup.
 
 Nothing is written here.
@@ -17,26 +18,54 @@ from privatile.client.ledger.datasets import (
     overlapping_datasets,
     own_spent,
     part_in_words,
+    sharing_datasets,
     spent_elsewhere,
     stored_identity,
 )
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.record_limits import RecordLimit
 from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.sources.source import UNNAMED
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 
 
-def admit(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules) -> None:
+def admit(limit: RecordLimit, epsilon: float, rules: SpendingRules) -> None:
     """Refuse a run that would ask these records at ε against the rules."""
+    ledger, content = limit.ledger, limit.content
     _refuse_unknown_after_restore(ledger, content, rules)
     _refuse_other_person_column(ledger, content, rules)
     _refuse_answered_records(ledger, content, epsilon, rules)
     _refuse_other_content(ledger, content, rules)
-    _refuse_over_limit(ledger, content, epsilon, rules)
+    _refuse_over_limit(limit, epsilon, rules)
 
 
 def price(spent: float, epsilon: float) -> str:
     """What another run over records that have spent so much would cost them."""
     return f"Up to epsilon {spent:.6g} each is spent; another run over them would make it {spent + epsilon:.6g}"
+
+
+def over_limit(epsilon: float, own: float, elsewhere: float, rules: SpendingRules, limit: RecordLimit) -> str:
+    """Why a run may not ask people who may have spent so much here and in other data sets, and the ways out."""
+    ways = "Ask with a smaller epsilon, or allow more with max_epsilon=TOTAL."
+    if rules.in_federation:
+        ways = "Take part in a study with a smaller epsilon, or allow more in this site's policy file (max_epsilon)."
+    if own + epsilon <= rules.lifetime_limit:
+        ways = f"Data sets without a person column add up: each of their records may be anybody's. {ways}"
+        if not sharing_datasets(limit.ledger, limit.content):
+            ways += (
+                f"{_name_it(limit.content)} Only if none of these people is in any other data set of this ledger: say "
+                "so with new_people=True or, of an earlier data set, with `privatile ledger new-people NUMBER`"
+            )
+            ways += "." if rules.in_federation else "; or give a ledger of their own (ledger=FILE)."
+    return (
+        f"this run would spend {epsilon:.6g} on top of {own + elsewhere:.6g} already spent or reserved, above what is "
+        f"allowed for life (max_epsilon={rules.max_epsilon:.6g}, the last limit given in this ledger). {ways}"
+    )
+
+
+def _name_it(content: Content) -> str:
+    """What to do first about values that came without a name: two such columns look like one."""
+    return " First name the column, which had no name: value=NAME." if content.column == UNNAMED else ""
 
 
 def _refuse_unknown_after_restore(ledger: Ledger, content: Content, rules: SpendingRules) -> None:
@@ -107,27 +136,24 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
         spent = max(most_spent(ledger, dataset) for dataset in strangers)
         raise OtherContent(
             f"{content} has answered before with other content (up to epsilon {spent:.6g} per record). A new export of "
-            "the same people would let them answer again. Give the same file unchanged; if these are other people, say "
-            "so with new_people=True. Where a person column is named from the first run on (person=COLUMN), the ledger "
-            "recognises people itself."
+            f"the same people would let them answer again. Give the same file unchanged.{_name_it(content)} If none of "
+            "these people is in any other data set of this ledger, say so with new_people=True. Where a person column "
+            "is named from the first run on (person=COLUMN), the ledger recognises people itself."
         )
 
 
-def _refuse_over_limit(ledger: Ledger, content: Content, epsilon: float, rules: SpendingRules) -> None:
+def _refuse_over_limit(limit: RecordLimit, epsilon: float, rules: SpendingRules) -> None:
     if rules.max_epsilon is None:
         return
-    allowed = f"{content} allows epsilon {rules.max_epsilon:.6g} for life"
+    allowed = f"{limit.content} allows epsilon {rules.max_epsilon:.6g} for life"
     if epsilon > rules.lifetime_limit:
         raise InputError(
             f"{allowed} (max_epsilon={rules.max_epsilon:.6g}), and one answer at epsilon {epsilon:.6g} is more. Ask "
             "with a smaller epsilon, or allow more."
         )
-    spent = spent_elsewhere(ledger, content, reserved=True)
-    if not content.by_person and rules.spend_again:
-        dataset = dataset_id(ledger, content)
-        spent += 0.0 if dataset is None else own_spent(ledger, dataset, reserved=True)
-    if spent + epsilon > rules.lifetime_limit:
-        raise AlreadyAnswered(
-            f"{allowed}; this run would spend {epsilon:.6g} on top of {spent:.6g} already spent or reserved. Ask with "
-            "a smaller epsilon."
-        )
+    own, elsewhere = 0.0, limit.spent_elsewhere()
+    if not limit.content.by_person and rules.spend_again:
+        dataset = dataset_id(limit.ledger, limit.content)
+        own = 0.0 if dataset is None else own_spent(limit.ledger, dataset, reserved=True)
+    if own + elsewhere + epsilon > rules.lifetime_limit:
+        raise AlreadyAnswered(f"{allowed}; {over_limit(epsilon, own, elsewhere, rules, limit)}")

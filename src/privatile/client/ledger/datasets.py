@@ -10,19 +10,26 @@ charged one by one.
 
 Which rows two splits share is not stored, so what overlapping data sets have spent is added up at its worst: over
 splits the sum, within a split the maximum. What differs in one value, one row or the order is not recognised.
+
+So a person's worst case for life is what was spent under that name, plus the same sum over all data sets without a
+person column, less those that hold new people by the holder's word and share no digest with another.
 """
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
+from privatile.errors import InputError
 
 SplitId = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split among clients."""
+
+Part = tuple[SplitId, str]
+"""The split, and its column, by which a data set is counted."""
 
 OTHER_PARTS = ("split < ?", "split > ?", "split = ? AND column < ?", "split = ? AND column > ?")
 """Ranges of the index, so that the parts of the same split, perhaps thousands, are not read.
@@ -46,10 +53,6 @@ class Identity:
         """Whether both are the same data set, or parts of one split."""
         return self.column == other.column and not set(self.splits).isdisjoint(other.splits)
 
-    def overlaps(self, other: "Identity") -> bool:
-        """Whether the two, which share a digest, hold the same records under other names."""
-        return not (self.by_person and other.by_person) and not self.same_split(other)
-
 
 @dataclass(frozen=True)
 class Content(Identity):
@@ -66,6 +69,11 @@ class Content(Identity):
     person_column: str | None
     person_key: PersonKey | None
     """The key under which its people are known; None without a person column."""
+
+    @property
+    def split(self) -> Part:
+        """What all parts of one split have in common."""
+        return self.splits[0], self.column
 
     def __str__(self) -> str:
         # Where nobody has named a client, its name in the ledger says nothing.
@@ -94,7 +102,6 @@ def dataset_id(ledger: Ledger, content: Content) -> int | None:
 
 def enter_dataset(ledger: Ledger, content: Content) -> int:
     """Enter a data set and the whole columns that it is a part of, where they are new; call inside a transaction."""
-    ledger.entered += 1
     seal, own = ledger.seal, (content.client, content.column, content.digest)
     with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
         ledger.execute(
@@ -170,11 +177,21 @@ def _folded(start: int, stop: int, records: int) -> list[tuple[int, int]]:
     return [(left, right) for left, right in ((low, min(high, records)), (0, high - records)) if right > left]
 
 
+def known_spent(ledger: Ledger, dataset: int, *, reserved: bool = False) -> float:
+    """The largest ε spent by one record in a data set alone, by what the ledger holds."""
+    (records,) = ledger.execute("SELECT records FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    return most_within(spans_of(ledger, dataset, reserved=reserved), records, (0, records))
+
+
 def own_spent(ledger: Ledger, dataset: int, *, reserved: bool = False) -> float:
     """The largest ε spent by one record in a data set alone; ∞ where a restore has lost what was spent."""
-    records, lost = ledger.execute("SELECT records, lost FROM datasets WHERE id = ?", (dataset,)).fetchone()
-    spans = spans_of(ledger, dataset, reserved=reserved)
-    return math.inf if lost else most_within(spans, records, (0, records))
+    (lost,) = ledger.execute("SELECT lost FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    return math.inf if lost else known_spent(ledger, dataset, reserved=reserved)
+
+
+def any_lost(ledger: Ledger, datasets: Iterable[int]) -> bool:
+    """Whether one of these data sets was there when the ledger was restored."""
+    return not {one for (one,) in ledger.execute("SELECT id FROM datasets WHERE lost")}.isdisjoint(datasets)
 
 
 def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
@@ -185,8 +202,8 @@ def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
     return Identity(column, bool(by_person), values_digest, tuple(splits))
 
 
-def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identity]":
-    """The data sets that overlap with this one directly."""
+def sharing_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identity]":
+    """The data sets that share a digest with this one and are not parts of the same split."""
     found = set()
     for source, split in this.splits:
         for part in OTHER_PARTS:
@@ -194,45 +211,32 @@ def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identit
             rows = ledger.execute(f"SELECT dataset FROM splits WHERE source = ? AND {part}", values)
             found |= {dataset for (dataset,) in rows}
     others = {dataset: stored_identity(ledger, dataset) for dataset in sorted(found)}
-    return {dataset: other for dataset, other in others.items() if this.overlaps(other)}
+    return {dataset: other for dataset, other in others.items() if not this.same_split(other)}
 
 
-def overlapping_nameless(ledger: Ledger) -> "dict[int, Identity]":
-    """The data sets without a person column that hold records of people whom the ledger knows."""
-    # Whether people are known enters the split, so a shared source is enough.
-    rows = ledger.execute(
-        "SELECT DISTINCT s.dataset FROM splits s JOIN datasets d ON d.id = s.dataset AND d.person IS NULL"
-        " WHERE s.source IN (SELECT n.source FROM datasets o JOIN splits n ON n.dataset = o.id"
-        " WHERE o.person IS NOT NULL)"
-    ).fetchall()
-    return {dataset: stored_identity(ledger, dataset) for (dataset,) in rows}
+def overlapping_datasets(ledger: Ledger, this: "Identity") -> "dict[int, Identity]":
+    """The data sets that overlap with this one directly."""
+    others = sharing_datasets(ledger, this)
+    return {dataset: other for dataset, other in others.items() if not (this.by_person and other.by_person)}
 
 
-def spent_elsewhere(ledger: Ledger, this: "Identity", *, reserved: bool = False) -> float:
-    """The most that one record has spent in other data sets: those that overlap, and those that overlap with them.
+def spent_elsewhere(ledger: Ledger, this: "Identity") -> float:
+    """The most that the same record has spent in other data sets: those that overlap, and those that overlap with them.
 
-    With `reserved`, what runs have reserved there counts as spent. What people spend by name is added up person by
-    person (`lifetime_budgets`), over all columns; which people a nameless record may belong to is not known. So:
-
-    - to people, all nameless data sets count that overlap with one where people are known, this one or another;
-    - to nameless records that overlap with one where people are known, what those people count, and on top of it the
-      most that any person has spent by name.
+    To nameless records that overlap with one where people are known, the most that any person has spent by name counts.
     """
     seen = _reached(ledger, overlapping_datasets(ledger, this))
     named = {dataset for dataset, other in seen.items() if other.by_person}
     by_name = 0.0
     if named and not this.by_person:
-        by_name = _spent_by_name(ledger, named, reserved=reserved)
-    if named or this.by_person:
-        seen = _reached(ledger, seen | overlapping_nameless(ledger))
-    shared = Counter(split for other in seen.values() for split in other.splits)
-    splits: dict[tuple[SplitId, str], float] = {}
-    for dataset, other in seen.items():
-        if not other.by_person and not this.same_split(other):
-            # The split of a larger column, where there is one, gathers the parts.
-            part = min(other.splits, key=lambda split: (-shared[split], split)), other.column
-            splits[part] = max(splits.get(part, 0.0), own_spent(ledger, dataset, reserved=reserved))
-    return math.fsum(splits.values()) + by_name
+        by_name = math.inf if any_lost(ledger, named) else ledger.lifetime_budgets.totals()[1]
+    others = {dataset: seen[dataset] for dataset in seen.keys() - named if not this.same_split(seen[dataset])}
+    return by_name + added_up((part, own_spent(ledger, dataset)) for dataset, part in _parts(others).items())
+
+
+def most_spent(ledger: Ledger, dataset: int) -> float:
+    """The largest ε spent by one record of a data set, there and under other names."""
+    return own_spent(ledger, dataset) + spent_elsewhere(ledger, stored_identity(ledger, dataset))
 
 
 def _reached(ledger: Ledger, first: "dict[int, Identity]") -> "dict[int, Identity]":
@@ -247,19 +251,70 @@ def _reached(ledger: Ledger, first: "dict[int, Identity]") -> "dict[int, Identit
     return seen
 
 
-def _spent_by_name(ledger: Ledger, named: "set[int]", *, reserved: bool) -> float:
-    """The most that a person of these data sets may have spent by name, in whichever data set."""
-    if any(lost for dataset, lost in ledger.execute("SELECT id, lost FROM datasets") if dataset in named):
-        return math.inf
-    _, most = ledger.lifetime_budgets.totals()
-    held: dict[str, float] = {}
-    if reserved:
-        for dataset, run, epsilon in ledger.execute("SELECT dataset, run, epsilon FROM runs WHERE reserved > next"):
-            if dataset in named:
-                held[run] = max(held.get(run, 0.0), epsilon)
-    return math.fsum([most, *held.values()])
+def _parts(sets: "Mapping[int, Identity]") -> dict[int, Part]:
+    """By which split each of these data sets is counted: that of a larger column, where there is one, gathers them."""
+    shared = Counter(split for one in sets.values() for split in one.splits)
+    return {key: (min(one.splits, key=lambda split: (-shared[split], split)), one.column) for key, one in sets.items()}
 
 
-def most_spent(ledger: Ledger, dataset: int) -> float:
-    """The largest ε spent by one record of a data set, there and under other names."""
-    return own_spent(ledger, dataset) + spent_elsewhere(ledger, stored_identity(ledger, dataset))
+def added_up(spent: Iterable[tuple[Part, float]]) -> float:
+    """Over splits the sum, within a split the maximum."""
+    most: dict[Part, float] = {}
+    for part, epsilon in spent:
+        most[part] = max(most.get(part, 0.0), epsilon)
+    return math.fsum(most.values())
+
+
+# -- whose a nameless record is, is not known ------------------------------------------------------------------------
+
+
+Nameless = tuple[Identity, Part, float]
+"""A data set without a person column: its identity, by which split it is counted, the most that a record has spent."""
+
+
+def nameless(ledger: Ledger, *, reserved: bool) -> list[Nameless]:
+    """The data sets without a person column, whose records may be anybody's; left out are those of new people."""
+    rows = ledger.execute("SELECT id FROM datasets WHERE person IS NULL").fetchall()
+    sets = {key: stored_identity(ledger, key) for key in {key for (key,) in rows} - apart(ledger)}
+    return [(sets[key], part, known_spent(ledger, key, reserved=reserved)) for key, part in _parts(sets).items()]
+
+
+def most_by_name(ledger: Ledger) -> float:
+    """The most that a person may have spent, or runs have reserved, by name; not in data sets of new people."""
+    asked, held = ledger.execute(
+        "SELECT total(asked), total(held) FROM (SELECT sum(r.epsilon) asked,"
+        " max(r.epsilon * coalesce(r.reserved > r.next, 0)) held FROM runs r JOIN datasets d ON d.id = r.dataset"
+        f" WHERE d.person IS NOT NULL AND d.id NOT IN ({','.join(map(str, apart(ledger)))}) GROUP BY r.run)"
+    ).fetchone()
+    return min(asked, ledger.lifetime_budgets.totals()[1] + held) if asked else 0.0
+
+
+NEW_PEOPLE = "new people {}"
+"""The ledger's own fact about a data set, by its number: by the holder's word its people are in no other one."""
+
+
+def said_new(ledger: Ledger) -> set[int]:
+    """The data sets of new people, by the holder's word."""
+    rows = ledger.execute("SELECT d.id FROM datasets d JOIN meta m ON m.key = 'new people ' || d.id")
+    return {dataset for (dataset,) in rows}
+
+
+def apart(ledger: Ledger) -> set[int]:
+    """Of them those that share no digest with another data set: there the word is taken."""
+    return {one for one in said_new(ledger) if not sharing_datasets(ledger, stored_identity(ledger, one))}
+
+
+def say_new(ledger: Ledger, dataset: int) -> None:
+    """Keep the holder's word that the people of a data set, by its number, are in no other one of this ledger."""
+    with ledger.transaction():
+        if ledger.execute("SELECT 1 FROM datasets WHERE id = ?", (dataset,)).fetchone() is None:
+            raise InputError(
+                f"the ledger {ledger.path} has no data set {dataset}; `privatile ledger show` numbers them."
+            )
+        if sharing := sharing_datasets(ledger, stored_identity(ledger, dataset)):
+            raise InputError(
+                f"data set {dataset} of the ledger {ledger.path} holds records of data set {min(sharing)}: its "
+                "people are no new ones."
+            )
+        ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
+        ledger.moves[None] += 1

@@ -1,6 +1,7 @@
 """The ledger: who has answered, kept in one SQLite file that is durable before any answer leaves.
 
-    meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored or is a copy
+    meta      fingerprints of this ledger's key and of the person key; the seal; whether it was restored or is a copy;
+              the last limit that was given (`max_epsilon`); which data sets hold people of no other one (`new people`)
     datasets  a client's column, or a weight class of it (then `holder` is the client), known by a keyed digest of its
               content: records, cursor, lost in a restore
     splits    the whole columns that data sets are parts of, by keyed digest, and how they are split (`datasets`)
@@ -24,6 +25,7 @@ import logging
 import os
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
@@ -83,8 +85,12 @@ class Ledger:
         self.lifetime_budgets = LifetimeBudgets(self)
         self.rollbacks = 0
         """How many transactions were undone: what was read inside them is not true."""
-        self.entered = 0
-        """How many runs this process has entered: data sets that overlap may have come with them."""
+        self.moves: Counter[object] = Counter()
+        """How often runs of this process have asked, reserved or released, by the split whose records they were."""
+        self.nameless: dict[object, tuple[Any, ...]] = {}
+        """What `RecordLimit` has found in other splits than this one."""
+        self.on_commit: list[Callable[[], None]] = []
+        """What is called once the transaction is on the disk; not where it is undone."""
         self._depth = 0
         self._tip: Position | None = None
         """The last entry, known while a transaction lasts."""
@@ -206,6 +212,7 @@ class Ledger:
             if self._depth == 0:
                 self._tip = None  # another process may have added entries since
                 self.execute("BEGIN IMMEDIATE")
+                self.on_commit.clear()
             self._depth += 1
             try:
                 if self._depth == 1:
@@ -219,6 +226,8 @@ class Ledger:
                         self._make_file()
                     if self._on_disk:
                         self.mark.advance(self.tip)
+                    for call in self.on_commit:
+                        call()
             except BaseException:
                 if self._depth == 1:
                     self.rollbacks += 1
@@ -267,6 +276,17 @@ class Ledger:
         """One of the ledger's own facts; None where it is not there."""
         row = self.execute("SELECT value FROM meta WHERE key = ? AND typeof(value) = 'blob'", (key,)).fetchone()
         return None if row is None else bytes(row[0])
+
+    def keep(self, key: str, value: bytes | float) -> None:
+        """Set one of the ledger's own facts; call inside a transaction."""
+        with self.seal.changing("meta", "key = ?", (key,)):
+            self.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+    @property
+    def max_epsilon(self) -> float | None:
+        """The last limit that was given in this ledger; None where none was."""
+        row = self.execute("SELECT value FROM meta WHERE key = 'max_epsilon'").fetchone()
+        return None if row is None else float(row[0])
 
     # -- keys ----------------------------------------------------------------------------------------------------
 

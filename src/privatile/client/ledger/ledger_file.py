@@ -11,7 +11,9 @@ from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_colu
 from privatile.errors import LedgerBusy, LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 4
+VERSION = 5
+BEFORE = 4
+"""The version without limits: the same tables, in which an older privatile would not look for one."""
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
@@ -114,6 +116,8 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             # Being refused now beats being refused after the data are read.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
+            if connection.execute("PRAGMA user_version").fetchone() == (BEFORE,):
+                connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
     except sqlite3.Error as error:
         problem = explain(path, error)
@@ -186,7 +190,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
             "Install the newer privatile."
         )
-    if 1 <= version < VERSION:
+    if 1 <= version < BEFORE:
         raise LedgerError(
             f"the ledger {path} has version {version}, written by an older privatile, which kept its key in the same "
             f"file; this one needs version {VERSION}. Keep the file for its account of what was spent, and name "

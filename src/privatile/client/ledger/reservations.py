@@ -18,6 +18,7 @@ def release(ledger: Ledger, run: str, client: str) -> None:
     stay unasked: no order of events makes a record answer twice. What a restore has marked as lost stays lost.
     """
     own = (run, client)
+    ledger.moves[None] += 1
     row = ledger.execute("SELECT 1 FROM runs WHERE run = ? AND client = ? AND reserved > next", own).fetchone()
     if row is not None:
         ledger.secret.note_given_up(run)  # first: a ledger restored to before this moment must not give them back

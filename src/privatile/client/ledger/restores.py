@@ -46,6 +46,7 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
     ()
     """
     with ledger.transaction():
+        ledger.moves[None] += 1
         rows = ledger.execute(
             "SELECT id, client, column, person IS NOT NULL FROM datasets WHERE NOT lost ORDER BY id"
         ).fetchall()
@@ -68,8 +69,7 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
             told.append(LostRecords(client, column, lost, kept))
         with ledger.seal.changing("runs", "run = coalesce(?, run)", (run,)):
             ledger.execute("UPDATE runs SET unproven = 1 WHERE run = coalesce(?, run)", (run,))
-        with ledger.seal.changing("meta", "key = 'restored'", ()):
-            ledger.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('restored', x'01')")
+        ledger.keep("restored", b"\x01")
         ledger.execute("DELETE FROM meta WHERE key = ?", (COPY,))
     ledger.mark.put(ledger.position)  # this copy is the newest one from now on
     return tuple(told)

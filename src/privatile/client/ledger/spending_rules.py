@@ -11,11 +11,12 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class SpendingRules:
-    """`spend_again`: records that have answered may answer again. `new_people`: other content means other people.
+    """`spend_again`: records that have answered may answer again. `new_people`: these are in no other data set.
 
-    `max_epsilon` is the most that a person (without a person column: a record) may spend for life. `in_federation`: it
-    is agreed that everybody answers once, and nobody at the site can accept more. `arriving`: people come while the
-    run goes on, and every answer is from the column as it is then; needs a person column.
+    `max_epsilon` is the most that a person may spend for life; the ledger keeps the last one that was given, and a run
+    without one takes it. `in_federation`: it is agreed that everybody answers once, and nobody at the site can accept
+    more. `arriving`: people come while the run goes on, and every answer is from the column as it is then; needs a
+    person column.
 
     >>> SpendingRules(max_epsilon=-1)
     Traceback (most recent call last):

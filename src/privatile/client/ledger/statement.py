@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from privatile.client.ledger.datasets import most_spent, spent_elsewhere, stored_identity
+from privatile.client.ledger.datasets import added_up, most_spent, nameless, said_new
 from privatile.client.ledger.ledger import Ledger
 
 
@@ -29,13 +29,17 @@ class DatasetLine:
     first_run: str
     epsilon: float
     restored: bool
+    new_people: bool
+    """Whether by the holder's word its people are in no other data set."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A line for each data set; `people` known by a person column, and the most any of them has spent for life.
+    """A line for each data set; `people` known by a person column, and the most any of them has spent for life by name.
 
-    Once the ledger was `restored` from a backup that is not known, and `person_epsilon` is ∞ if it knows people.
+    On top of it a person may have spent `nameless_epsilon`, in the data sets without a person column. Once the ledger
+    was `restored` from a backup neither is known: `person_epsilon` is ∞ if it knows people, the other if it has such.
+    `max_epsilon` is the last limit that was given.
     """
 
     datasets: tuple[DatasetLine, ...]
@@ -43,13 +47,16 @@ class Statement:
     person_epsilon: float
     entries: int
     restored: bool
+    nameless_epsilon: float = 0.0
+    max_epsilon: float | None = None
 
 
 def statement(ledger: Ledger) -> Statement:
     """Read the whole ledger.
 
     >>> statement(Ledger.in_memory())
-    Statement(datasets=(), people=0, person_epsilon=0.0, entries=0, restored=False)
+    Statement(datasets=(), people=0, person_epsilon=0.0, entries=0, restored=False, \
+nameless_epsilon=0.0, max_epsilon=None)
     """
     rows = ledger.execute(
         "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, coalesce(sum(a.length), 0),"
@@ -62,9 +69,8 @@ def statement(ledger: Ledger) -> Statement:
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
     people, most = ledger.lifetime_budgets.totals()
-    # What people have spent as nameless records of the same column is theirs too.
-    named = [stored_identity(ledger, dataset) for dataset, _, _, by_person, *_ in rows if by_person]
-    most += max((spent_elsewhere(ledger, this) for this in named), default=0.0)
+    added = added_up((part, epsilon) for _, part, epsilon in nameless(ledger, reserved=False))
+    new = said_new(ledger)
     restored = ledger.meta("restored") is not None
     lines = tuple(
         DatasetLine(
@@ -80,8 +86,9 @@ def statement(ledger: Ledger) -> Statement:
             first_run=first_run,
             epsilon=most_spent(ledger, dataset),
             restored=bool(lost),
+            new_people=dataset in new,
         )
         for dataset, client, column, by_person, records, reports, unasked, runs, lost, reserved, first_run in rows
     )
-    most = math.inf if restored and people else most
-    return Statement(lines, people, most, ledger.position.sequence, restored)
+    most, added = (math.inf if restored and epsilon else epsilon for epsilon in (most, added))
+    return Statement(lines, people, most, ledger.position.sequence, restored, added, ledger.max_epsilon)

@@ -12,7 +12,7 @@ from privatile.client.sources.databases import (
     duckdb_relation,
 )
 from privatile.client.sources.files import FileSource, missing_file
-from privatile.client.sources.source import ONLY_CLIENT, Source
+from privatile.client.sources.source import ONLY_CLIENT, UNNAMED, Source
 from privatile.client.sources.tables import (
     DatabaseSource,
     MappingSource,
@@ -72,8 +72,8 @@ def open_source(
             "client, person, weight and groups name columns of a table or a file; this data has no named columns."
         )
     if isinstance(data, Mapping):
-        return MappingSource(data, value or "value")
-    return MappingSource({ONLY_CLIENT: data}, value or "value")
+        return MappingSource(data, value or UNNAMED)
+    return MappingSource({ONLY_CLIENT: data}, value or UNNAMED)
 
 
 class _Columns(NamedTuple):

