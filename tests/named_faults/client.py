@@ -1,25 +1,23 @@
 """What must hold so that a record answers once, privately: coins, mechanism, responder, order, ledger."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.named_faults import Seams, fault
 
-ACCOUNT = "privatile.client.ledger.accounts:Account"
+RESPONDER = "privatile.client.responder:Responder"
 
 
 @fault("tests/client/test_accounts.py::test_the_same_question_gets_the_stored_count")
 def a_question_that_is_repeated_gets_another_count(seams: Seams) -> None:
     """As if coins were drawn again."""
+    answered = set()
 
-    def make(original: Callable[..., Any], hit: Callable[[], None]) -> Callable[..., Any]:
-        def replay(self: Any, question: Any) -> Any:
-            found = original(self, question)
-            if not hasattr(found, "ones"):
-                return found
-            hit()
-            return found._replace(ones=found.ones ^ 1)
+    def again(found: Any, responder: Any, question: Any) -> Any:
+        asked = (id(responder.ledger), question)
+        if asked in answered:
+            return replace(found, ones=found.ones ^ 1)
+        answered.add(asked)
+        return found
 
-        return replay
-
-    seams.replace(f"{ACCOUNT}.replay", make)
+    seams.change(f"{RESPONDER}._respond", again)
