@@ -88,6 +88,19 @@ def test_release_gives_back_what_was_not_asked() -> None:
     assert ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
 
 
+def test_a_release_stops_where_a_later_run_stands() -> None:
+    """What the first run gives up lies before the second: nobody gets it, so that no record answers twice."""
+    ledger = Ledger.in_memory()
+    one, two = site(ledger, "one"), site(ledger, "two")
+    one.reserve(10)
+    ask(two, "two", 1, 5)
+    one.release()
+    three = site(ledger, "three")
+    assert three.available() == N - 15
+    ask(three, "three", 1, 5)
+    assert ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(10, 15), (15, 20)]
+
+
 def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "l.db") as ledger:
         one = site(ledger, "one")
