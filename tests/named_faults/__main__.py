@@ -7,7 +7,7 @@ import random
 import sys
 
 from tests.named_faults import all_faults
-from tests.named_faults._running import Outcome, run_safely
+from tests.named_faults._running import good_tests, outcome_of
 
 PRELOADED = [
     "duckdb",
@@ -18,13 +18,6 @@ PRELOADED = [
     "privatile.federation.site.responder",
 ]
 """What most tests import, and what is slow to import: done once, before the processes are made."""
-
-
-def judged(before: Outcome, after: Outcome) -> Outcome:
-    """Whether a fault dies, by the outcomes of its test without it and with it."""
-    if before[0] != "passed":
-        return "no good test", f"without the fault: {before[0]} {before[1]}"
-    return ("SURVIVED", after[1]) if after[0] == "passed" else after
 
 
 def main() -> int:
@@ -45,15 +38,15 @@ def main() -> int:
     # A server without threads makes the processes, one for each test: nothing of a fault is left for the next one.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    nodes = list(dict.fromkeys(each.noticed_by for each in chosen))
-    tasks: list[tuple[str, str | None]] = [(node, None) for node in nodes]
-    tasks += [(each.noticed_by, each.name) for each in chosen]
+    nodes = sorted({each.noticed_by for each in chosen})
     alive = 0
     with context.Pool(options.jobs, maxtasksperchild=1) as pool:
-        outcomes = pool.imap(run_safely, tasks, chunksize=1)
-        before = {node: next(outcomes) for node in nodes}
-        for each in chosen:
-            outcome, what = judged(before[each.noticed_by], next(outcomes))
+        found = pool.map_async(good_tests, [nodes[k :: options.jobs] for k in range(options.jobs)], chunksize=1)
+        outcomes = pool.imap(outcome_of, [each.name for each in chosen])
+        good = set().union(*found.get())
+        for each, (outcome, what) in zip(chosen, outcomes, strict=True):
+            if each.noticed_by not in good:
+                outcome, what = "no good test", "it does not pass without the fault"
             alive += outcome != "killed"
             print(f"{outcome:12s} {each.file}: {each.name}  [{each.noticed_by}]", flush=True)
             if what:

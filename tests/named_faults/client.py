@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -249,6 +250,64 @@ def a_question_that_asks_too_many_is_answered_by_those_who_are_left(seams: Seams
     seams.replace(f"{RESPONDER}._respond", make)
 
 
+@fault("tests/federation/test_agreed_records.py::test_a_level_that_is_refused_takes_the_other_levels_of_its_round_back")
+def each_level_of_a_sites_round_is_a_transaction_of_its_own(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def answer(self: Any, questions: Any) -> Any:
+            if len(questions) > 1:
+                hit()
+            parts = [original(self, [question]) for question in questions]
+            return tuple(one for answers, _ in parts for one in answers), parts[-1][1]
+
+        return answer
+
+    seams.replace("privatile.federation.site.responder:SiteResponder.answer", make)
+
+
+@fault("tests/client/test_ledger.py::test_two_threads_on_one_ledger_answer_one_after_the_other")
+def threads_do_not_wait_for_each_other(seams: Seams) -> None:
+    class Open:
+        def __init__(self) -> None:
+            self.inside: list[int] = []
+
+        def __enter__(self) -> None:
+            self.inside.append(threading.get_ident())
+            if len(set(self.inside)) > 1:
+                seams.hit()
+
+        def __exit__(self, *failure: object) -> None:
+            self.inside.remove(threading.get_ident())
+
+    def make(original: Function, hit: Hit) -> Function:
+        def begin(self: Any, *arguments: Any, **options: Any) -> None:
+            original(self, *arguments, **options)
+            self._lock = Open()
+
+        return begin
+
+    seams.replace(f"{LEDGER}.__init__", make)
+
+
+@fault("tests/client/test_ledger.py::test_the_table_itself_holds_one_answer_for_each_round_and_level")
+def a_later_entry_replaces_that_of_the_same_round(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def append(self: Any, run: str, client: str, number: int, question: Any, *rest: Any) -> Any:
+            own = (run, client, question.round, question.level)
+            where = "run = ? AND client = ? AND round = ? AND level = ?"
+            if self.execute(f"DELETE FROM answers WHERE {where}", own).rowcount:
+                hit()
+            return original(self, run, client, number, question, *rest)
+
+        return append
+
+    seams.replace(f"{LEDGER}.append", make)
+
+
+@fault("tests/client/test_ledger.py::test_a_kill_between_key_and_ledger_leaves_the_key_and_no_ledger")
+def a_ledger_is_made_before_its_key_is_safe(seams: Seams) -> None:
+    seams.skip(f"{KEYS}:SecretKey.save")
+
+
 # -- a record answers once ---------------------------------------------------------------------------------------------
 
 
@@ -368,6 +427,44 @@ def a_release_forgets_that_a_later_run_has_answered(seams: Seams) -> None:
     seams.replace("privatile.client.ledger.reservations:release", make)
 
 
+@fault("tests/client/test_reserve.py::test_a_release_is_noted_beside_the_key_before_it_is_committed")
+def a_release_is_committed_before_it_is_noted(seams: Seams) -> None:
+    waiting: list[Callable[[], None]] = []
+
+    def later(original: Function, hit: Hit) -> Function:
+        return lambda *arguments: waiting.append(lambda: original(*arguments))
+
+    def make(original: Function, hit: Hit) -> Function:
+        @contextmanager
+        def transaction(self: Any) -> Iterator[None]:
+            with original(self):
+                yield
+            while waiting and not self._depth:
+                hit()
+                waiting.pop()()
+
+        return transaction
+
+    seams.replace(f"{KEYS}:LedgerKey.note_given_up", later)
+    seams.replace(f"{LEDGER}.transaction", make)
+
+
+@fault("tests/api/test_api.py::test_all_clients_of_a_run_reserve_their_records_or_none")
+def each_client_reserves_in_a_transaction_of_its_own(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def reserve(self: Any, *arguments: Any, **options: Any) -> None:
+            original(self, *arguments, **options)
+            if self.ledger._depth:
+                hit()
+                self.ledger.seal.write()
+                self.ledger.execute("COMMIT")
+                self.ledger.execute("BEGIN IMMEDIATE")
+
+        return reserve
+
+    seams.replace(f"{RESPONDER}.reserve", make)
+
+
 # -- which records are the same ----------------------------------------------------------------------------------------
 
 
@@ -474,6 +571,32 @@ def the_order_is_used_again_under_another_key(seams: Seams) -> None:
         return words_at
 
     seams.replace(TAGS, make)
+
+
+@fault("tests/client/test_shuffle.py::test_a_clients_rows_keep_digest_and_order_in_every_layout")
+def one_stream_of_tags_serves_all_clients_of_a_file(seams: Seams) -> None:
+    """Simpler and faster; but the order then depends on the rows of others, and the digest does not."""
+    taken = 0
+
+    def words(original: Function, hit: Hit) -> Function:
+        def words_at(key: bytes, start: int, count: int) -> Any:
+            nonlocal taken
+            hit()
+            taken += count
+            return original(bytes(32), taken - count, count)
+
+        return words_at
+
+    def anew(original: Function, hit: Hit) -> Function:
+        def shuffle(*arguments: Any, **options: Any) -> Any:
+            nonlocal taken
+            taken = 0
+            return original(*arguments, **options)
+
+        return shuffle
+
+    seams.replace(TAGS, words)
+    seams.replace("privatile.client.order.shuffle:shuffle", anew)
 
 
 @fault("tests/client/test_shuffle.py::test_each_record_is_anywhere_in_a_spilled_order")
@@ -634,6 +757,30 @@ def a_rollback_leaves_what_was_read_inside(seams: Seams) -> None:
     seams.replace(f"{LEDGER}.transaction", make)
 
 
+@fault("tests/client/test_restores.py::test_the_limit_holds_where_missing_values_are_dropped")
+def the_limit_is_not_checked_where_missing_values_are_dropped(seams: Seams) -> None:
+    without_limit_in(seams, f"{RESPONDER}._respond", lambda responder, question: responder._drop)
+
+
+@fault("tests/client/test_restores.py::test_what_another_process_answers_under_another_name_counts")
+def what_another_process_has_entered_is_not_seen(seams: Seams) -> None:
+    known: dict[int, float] = {}
+    seams.change(
+        "privatile.client.ledger.record_limits:RecordLimit.spent_elsewhere",
+        lambda spent, limit: known.setdefault(id(limit), spent),
+    )
+
+
+@fault("tests/client/test_restores.py::test_a_sum_may_pass_the_limit_by_rounding_and_by_no_more")
+def a_limit_allows_a_hundredth_more(seams: Seams) -> None:
+    seams.change(LIMIT, lambda limit, rules: limit * 1.01 if limit < math.inf else limit)
+
+
+@fault("tests/client/test_restores.py::test_a_sum_may_pass_the_limit_by_rounding_and_by_no_more")
+def a_sum_that_reaches_the_limit_is_refused_for_its_rounding(seams: Seams) -> None:
+    seams.change(LIMIT, lambda limit, rules: limit if rules.max_epsilon is None else rules.max_epsilon)
+
+
 # -- a ledger that was edited, copied or put back ----------------------------------------------------------------------
 
 
@@ -691,6 +838,15 @@ def an_older_copy_answers(seams: Seams) -> None:
     from privatile.errors import LedgerError
 
     seams.forgive(f"{MARK}.check", LedgerError)
+
+
+@fault("tests/client/test_marks.py::test_the_mark_is_never_ahead_of_a_commit")
+def the_mark_is_ahead_of_the_commit(seams: Seams) -> None:
+    def ahead(position: Any, ledger: Any, *entry: Any) -> Any:
+        ledger.mark.put(ledger.tip)
+        return position._replace()
+
+    seams.change(f"{LEDGER}.append", ahead)
 
 
 @fault("tests/api/test_other_ledger.py::test_a_run_is_not_resumed_with_an_older_copy_of_its_ledger")
