@@ -8,6 +8,12 @@ import pytest
 
 import privatile
 from privatile.api.local_run import prepare
+from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger.ledger import Ledger
+from privatile.client.order.shuffle import shuffle
+from privatile.client.responder import Responder
+from privatile.client.sources.opening import open_source
+from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
 from privatile.planning.options import Options
 from privatile.server.run_file import RunStore
@@ -197,6 +203,26 @@ def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) 
     assert second.store is None
     assert 0 < asked < len(records)
     assert second.spec.clients[0].records == len(records) - asked
+
+
+def test_all_clients_of_a_run_reserve_their_records_or_none(tmp_path: Path) -> None:
+    """Another run takes those of the second client after this one was prepared: the first one's stay free."""
+    data = {name: RNG.normal(10.0, 2.0, 600) for name in ("north", "south")}
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        with ledger.transaction():
+            pass
+        refused = prepare(data, Options(epsilon=1, range=(0, 20), ledger=tmp_path / "ledger.db"))
+        columns = shuffle(open_source(data), ledger)
+
+        def other(client: str) -> Responder:
+            coin = RandomizedResponse.from_epsilon(1.0)
+            return Responder("other", columns[client], coin, ledger, OperatingSystemCoins())
+
+        other("south").reserve(600)
+        with pytest.raises(AlreadyAnswered, match="600 by run 'other'"):
+            refused.complete()
+        refused.ledger.close()
+        assert other("north").available() == 600
 
 
 def test_a_keyword_that_is_none_of_the_functions_is_named_as_python_names_it() -> None:

@@ -1,15 +1,20 @@
 """The ledger's file: durable, private, and refused with a clear word when it cannot be trusted."""
 
 import multiprocessing
+import os
 import shutil
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from privatile.client.coins import OperatingSystemCoins
+from privatile.client.coins import Coins, OperatingSystemCoins
 from privatile.client.ledger import ledger_file
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.statement import statement
@@ -21,9 +26,9 @@ from privatile.core.messages import Question
 from privatile.errors import Equivocation, LedgerError
 
 
-def site(ledger: Ledger, run: str = "run", epsilon: float = 1.0) -> Responder:
+def site(ledger: Ledger, run: str = "run", epsilon: float = 1.0, coins: Coins | None = None) -> Responder:
     column = shuffle(open_source(np.arange(100.0)), ledger)["all"]
-    return Responder(run, column, RandomizedResponse.from_epsilon(epsilon), ledger, OperatingSystemCoins())
+    return Responder(run, column, RandomizedResponse.from_epsilon(epsilon), ledger, coins or OperatingSystemCoins())
 
 
 def ask(number: int, length: int = 5, run: str = "run") -> Question:
@@ -126,6 +131,36 @@ def test_two_that_begin_at_once(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="made by another process"):
         site(two).answer(ask(1))
     assert Ledger.open(tmp_path / "l.db").position == one.position
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def test_a_kill_between_key_and_ledger_leaves_the_key_and_no_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key is safe first: a ledger whose key is lost would answer nobody. The next start makes both anew."""
+    where, keys = tmp_path / "state" / "ledger.db", tmp_path / "keys"
+    ledger, link = Ledger.open(where, keys=keys), os.link
+
+    def killed(draft: Path, path: Path) -> None:
+        if path == where:
+            raise Killed
+        link(draft, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", killed)
+        with pytest.raises(Killed):
+            site(ledger).answer(ask(1))
+    assert not where.exists()
+    assert [file.read_bytes() for file in keys.glob("*.key")] == [ledger.secret.secret]
+    with Ledger.open(where, keys=keys) as again:
+        site(again).answer(ask(1))
+        assert again.secret.secret != ledger.secret.secret
+    with Ledger.open(where, keys=keys) as again:
+        assert again.verify() == 1
+    assert len(list(keys.glob("*.key"))) == 2
 
 
 # -- files that are not a ledger, or no longer one ---------------------------------------------------------------
@@ -243,6 +278,39 @@ def test_two_processes_may_share_a_ledger(path: Path) -> None:
     first.answer(ask(13))
     spans = one.execute("SELECT start, stop FROM answers ORDER BY sequence").fetchall()
     assert [start for start, _ in spans] == [0, *(stop for _, stop in spans[:-1])]
+
+
+def test_two_threads_on_one_ledger_answer_one_after_the_other(path: Path) -> None:
+    """The second one begins while the first one draws its coins, and waits for its commit."""
+    drawing, over = threading.Event(), threading.Event()
+
+    class SlowCoins:
+        def draw(self, count: int) -> NDArray[np.uint64]:
+            drawing.set()
+            over.wait(0.3)  # so long the other one has to come between
+            return OperatingSystemCoins().draw(count)
+
+    with Ledger.open(path) as ledger, ThreadPoolExecutor(2) as threads:
+        one, two = site(ledger, "one", coins=SlowCoins()), site(ledger, "two")
+        first = threads.submit(one.answer, ask(1, run="one"))
+        assert drawing.wait(10)
+        second = threads.submit(two.answer, ask(1, run="two"))
+        assert second.exception() is None
+        over.set()
+        assert first.exception() is None
+        spans = ledger.execute("SELECT run, start, stop FROM answers ORDER BY start DESC LIMIT 2").fetchall()
+        assert spans == [("two", 55, 60), ("one", 50, 55)]
+
+
+def test_the_table_itself_holds_one_answer_for_each_round_and_level(path: Path) -> None:
+    """What `replay` would have to miss first."""
+    with Ledger.open(path) as ledger:
+        with pytest.raises(LedgerError), ledger.transaction():
+            ledger.append("run", "all", 11, ask(10), (50, 55), 5, 3)
+        assert ledger.position.sequence == 10
+        with ledger.transaction():  # the control
+            ledger.append("run", "all", 11, replace(ask(10), level=0.9), (50, 55), 5, 3)
+        assert ledger.position.sequence == 11
 
 
 # -- the chain ---------------------------------------------------------------------------------------------------

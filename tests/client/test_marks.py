@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from privatile.api.estimate import estimate
 from privatile.cli.ledger import ledger as ledger_command
+from privatile.client.ledger import marks
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import AlreadyAnswered, LedgerError
 from privatile.server.coordinator import Coordinator
@@ -68,6 +69,33 @@ def test_one_of_two_copies_in_use_is_found(older: Path) -> None:
     answered(copy, "three", 1)
     with pytest.raises(LedgerError, match="entry 6 is not the one that was seen before: two copies are in use"):
         answered(older, "two", 2)
+
+
+def test_the_mark_is_never_ahead_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a ledger whose process was killed at a commit would look like an older copy of itself."""
+    monkeypatch.setattr(marks, "EVERY_SECONDS", 0.0)
+    path, execute = tmp_path / "ledger.db", Ledger.execute
+    answered(path, "one", 1, 2, 3)
+
+    def failing(self: Ledger, sql: str, values: object = ()) -> object:
+        if sql == "COMMIT":
+            raise LedgerError("killed")
+        return execute(self, sql, values)  # type: ignore[arg-type]
+
+    with Ledger.open(path) as ledger:
+        responder = site(ledger, "one")
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "execute", failing)
+            with pytest.raises(LedgerError, match="killed"):
+                responder.answer(ask(4, run="one"))
+        marked = ledger.mark.read()
+        assert marked is not None
+        assert marked[0] == ledger.position.sequence == 3
+    answered(path, "one", 4)
+    with Ledger.open(path) as ledger:  # the control: after a commit it has moved
+        marked = ledger.mark.read()
+        assert marked is not None
+        assert marked[0] == 4
 
 
 def test_a_mark_that_cannot_be_written_is_told_once(

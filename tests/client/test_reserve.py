@@ -22,7 +22,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
-from privatile.errors import AlreadyAnswered
+from privatile.errors import AlreadyAnswered, LedgerError
 
 N = 30
 
@@ -86,6 +86,48 @@ def test_release_gives_back_what_was_not_asked() -> None:
     ask(one, "one", 2, 15)
     ask(two, "two", 1, 10)
     assert ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(0, 5), (5, 15), (15, 30)]
+
+
+def test_a_release_stops_where_a_later_run_stands() -> None:
+    """What the first run gives up lies before the second: nobody gets it, so that no record answers twice."""
+    ledger = Ledger.in_memory()
+    one, two = site(ledger, "one"), site(ledger, "two")
+    one.reserve(10)
+    ask(two, "two", 1, 5)
+    one.release()
+    three = site(ledger, "three")
+    assert three.available() == N - 15
+    ask(three, "three", 1, 5)
+    assert ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall() == [(10, 15), (15, 20)]
+
+
+def test_a_release_is_noted_beside_the_key_before_it_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a kill between the two, and an older copy of the ledger, would give the records back to the run."""
+    with Ledger.open(tmp_path / "l.db") as ledger:
+        one = site(ledger, "one")
+        one.reserve(20)
+        assert ledger.secret.path is not None
+        note = ledger.secret.path.with_suffix(".given-up")
+        note.mkdir()
+        with pytest.raises(LedgerError, match="so the records stay reserved"):
+            one.release()
+        assert site(ledger, "two").available() == N - 20
+        note.rmdir()
+        noted, execute = [], Ledger.execute
+
+        def watched(self: Ledger, sql: str, values: Any = ()) -> Any:
+            if sql == "COMMIT":
+                noted.append(self.secret.has_given_up("one"))
+            return execute(self, sql, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "execute", watched)
+            assert not ledger.secret.has_given_up("one")
+            one.release()
+        assert noted == [True]
+        assert site(ledger, "two").available() == N
 
 
 def test_a_run_that_was_broken_off_can_be_given_up(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from privatile.client.order.shuffle import shuffle
 from privatile.client.responder import Responder
 from privatile.client.sources.opening import open_source
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Question
+from privatile.core.messages import Missing, Question
 from privatile.errors import AlreadyAnswered, LedgerError
 from tests.marks import forget_marks
 
@@ -33,15 +33,23 @@ KEY = PersonKey(b"k" * 32)
 
 
 def site(
-    ledger: Ledger, run: str, value: str = "x", people: bool = False, epsilon: float = 1.0, **rules: Any
+    ledger: Ledger,
+    run: str,
+    value: str = "x",
+    people: bool = False,
+    epsilon: float = 1.0,
+    missing: Missing = "noise",
+    **rules: Any,
 ) -> Responder:
     first = ord(value[0])
     data = np.array([(float(first + k), f"p{k}") for k in range(N)], dtype=[(value, float), ("who", "U9")])
+    if missing == "drop":
+        data[value][::3] = np.nan
     source = open_source(data, value=value, person="who" if people else None)
-    column = shuffle(source, ledger, person_key=KEY if people else None)["all"]
+    column = shuffle(source, ledger, missing=missing, person_key=KEY if people else None)["all"]
     coins = SeededCoins(np.random.default_rng(0))
     mechanism = RandomizedResponse.from_epsilon(epsilon)
-    return Responder(run, column, mechanism, ledger, coins, rules=SpendingRules(**rules))
+    return Responder(run, column, mechanism, ledger, coins, missing=missing, rules=SpendingRules(**rules))
 
 
 def ask(responder: Responder, run: str, number: int, length: int) -> None:
@@ -199,6 +207,22 @@ def test_a_run_overtaken_by_one_with_a_larger_limit_is_checked_at_every_answer()
         one.reserve(N)  # said at the start, too
 
 
+def test_the_limit_holds_where_missing_values_are_dropped() -> None:
+    """How far an answer goes is known only once it was given; then it is checked, and undone."""
+    ledger = Ledger.in_memory()
+    rules: dict[str, Any] = {"missing": "drop", "spend_again": True}
+    one, two = site(ledger, "one", max_epsilon=1.0, missing="drop"), site(ledger, "two", max_epsilon=1.5, **rules)
+    one.reserve(N * 2 // 3)
+    ask(one, "one", 1, 5)
+    with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
+        two.reserve(10)
+    ask(site(ledger, "two", max_epsilon=2.0, **rules), "two", 1, N * 2 // 3)
+    with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
+        ask(one, "one", 2, 5)
+    assert one.asked() == 5
+    assert spent(ledger) == pytest.approx(2.0)
+
+
 def test_two_runs_asked_in_turns_stay_within_the_limit() -> None:
     ledger = Ledger.in_memory()
     ask(site(ledger, "old"), "old", 1, N)
@@ -232,15 +256,47 @@ def test_a_smaller_limit_holds_for_a_run_that_began_under_a_larger_one() -> None
     assert spent(ledger) == pytest.approx(2.0)
 
 
+def under_another_name(ledger: Ledger) -> Responder:
+    """Column x, called value."""
+    other = shuffle(open_source(np.arange(120.0, 120.0 + N)), ledger)["all"]
+    rules, coins = SpendingRules(spend_again=True, max_epsilon=2.0), SeededCoins(np.random.default_rng(0))
+    return Responder("other", other, RandomizedResponse.from_epsilon(1.0), ledger, coins, rules=rules)
+
+
 def test_the_same_records_under_another_name_count() -> None:
     ledger = Ledger.in_memory()
     ask(site(ledger, "x"), "x", 1, 10)
     again = site(ledger, "again", spend_again=True, max_epsilon=2.0)
-    other = shuffle(open_source(np.arange(120.0, 120.0 + N)), ledger)["all"]  # column x, called value
-    named = Responder(
-        "other", other, RandomizedResponse.from_epsilon(1.0), ledger, SeededCoins(np.random.default_rng(0)),
-        rules=SpendingRules(spend_again=True, max_epsilon=2.0),
-    )  # fmt: skip
-    ask(named, "other", 1, 10)
+    ask(under_another_name(ledger), "other", 1, 10)
     with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
         ask(again, "again", 1, 25)
+
+
+def test_what_another_process_answers_under_another_name_counts(tmp_path: Path) -> None:
+    """The first process has looked, and found the column alone; then the second one enters it by its other name."""
+    with Ledger.open(tmp_path / "ledger.db") as ledger:
+        ask(site(ledger, "x"), "x", 1, 10)
+        again = site(ledger, "again", spend_again=True, max_epsilon=2.0)
+        ask(again, "again", 1, 5)
+        with Ledger.open(tmp_path / "ledger.db") as other:
+            ask(under_another_name(other), "other", 1, 10)
+        with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
+            ask(again, "again", 2, 20)
+        ask(again, "again", 3, 5)  # the control: these have answered once only
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_a_sum_may_pass_the_limit_by_rounding_and_by_no_more(people: bool) -> None:
+    """0.1 + 0.2 is more than 0.3 as a computer adds, by 6e-17."""
+    for limit, fits in ((0.3, True), (0.3 - 2e-9, False)):
+        ledger = Ledger.in_memory()
+        ask(site(ledger, "one", people=people, epsilon=0.1), "one", 1, N)
+
+        def answer(ledger: Ledger = ledger, limit: float = limit) -> int:
+            try:
+                second = site(ledger, "two", people=people, epsilon=0.2, spend_again=True, max_epsilon=limit)
+            except AlreadyAnswered:
+                return 0
+            return second.available()
+
+        assert answer() == (N if fits else 0)

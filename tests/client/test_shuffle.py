@@ -109,6 +109,24 @@ def test_clients_and_columns_have_orders_of_their_own() -> None:
     assert len({tuple(order(each)) for each in [*columns.values(), *others.values()]}) == 4
 
 
+@pytest.mark.parametrize("batch", [64, 1 << 18])
+def test_a_clients_rows_keep_digest_and_order_in_every_layout(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping, a table, rows of others before and between them: else records would be asked in another order."""
+    monkeypatch.setattr(shuffling, "BATCH_ROWS", batch)
+    own = {"north": np.arange(300.0), "south": np.arange(200.0) + 0.5}
+    rows = [(float(value), site) for site, values in own.items() for value in values]
+    others = [(float(value), "another") for value in range(250)]
+    between = [row for pair in zip(others, rows[: len(others)], strict=True) for row in pair] + rows[len(others) :]
+
+    def read(data: object, client: str | None) -> list[tuple[bytes, list[float]]]:
+        columns = shuffle(open_source(data, value="value", client=client), Ledger.in_memory(master=MASTER))
+        return [(columns[site].content.digest, order(columns[site])) for site in own]
+
+    for layout in (rows, rows[300:] + rows[:300], others + rows, between):
+        table = np.array(layout, dtype=[("value", float), ("site", "U9")])
+        assert read(table, "site") == read(own, None)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_any_piece_can_be_read(data: st.DataObject) -> None:

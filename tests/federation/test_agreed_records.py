@@ -13,7 +13,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.sources.opening import open_source
 from privatile.core.messages import Question
-from privatile.errors import SiteRefusal
+from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.estimator.schedule import Mode
 from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.check import check
@@ -53,6 +53,22 @@ def test_messages_answered_side_by_side_ask_no_more_records_than_agreed(tmp_path
     # A question that was answered is answered again by all of them.
     again = {one.answer([Question(study.run, 1, 0.5, 50.0, 1000)]) for one in open_at_once}
     assert len(again) == 1
+
+
+def test_a_level_that_is_refused_takes_the_other_levels_of_its_round_back(tmp_path: Path) -> None:
+    study = make()
+    site = responder(study, tmp_path / "ledger.db")
+
+    def ask(second: int) -> None:
+        site.answer([Question(study.run, 1, level, 50.0, length) for level, length in ((0.5, 600), (0.9, second))])
+
+    with pytest.raises(SiteRefusal, match="agreed to"):
+        ask(600)
+    with pytest.raises(AlreadyAnswered):
+        ask(len(VALUES))
+    assert (site.asked(), site.ledger.position.sequence) == (0, 0)
+    ask(400)  # the control
+    assert (site.asked(), site.ledger.position.sequence) == (1000, 2)
 
 
 @pytest.mark.parametrize(("mode", "step"), [("cohort", 1e-3), ("local", None)])

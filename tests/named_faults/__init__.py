@@ -51,6 +51,42 @@ class Seams:
             if isinstance(owner, ModuleType):
                 self._replace_everywhere(original, changed)
 
+    def skip(self, target: str) -> None:
+        """Replace a function by one that does nothing and returns None."""
+        self.replace(target, lambda original, hit: lambda *arguments, **options: hit())
+
+    def change(self, target: str, other: Callable[..., Any]) -> None:
+        """Return `other(result, *arguments)` in the place of a function's result; harm is done if it is another object.
+
+        Nothing that `other` calls may be the function itself.
+        """
+
+        def make(original: Callable[..., Any], hit: Callable[[], None]) -> Callable[..., Any]:
+            def changed(*arguments: Any, **options: Any) -> Any:
+                result = original(*arguments, **options)
+                returned = other(result, *arguments, **options)
+                if returned is not result:
+                    hit()
+                return returned
+
+            return changed
+
+        self.replace(target, make)
+
+    def forgive(self, target: str, error: type[Exception]) -> None:
+        """Let a function that refuses by this error return None instead."""
+
+        def make(original: Callable[..., Any], hit: Callable[[], None]) -> Callable[..., Any]:
+            def forgiving(*arguments: Any, **options: Any) -> Any:
+                try:
+                    return original(*arguments, **options)
+                except error:
+                    return hit()
+
+            return forgiving
+
+        self.replace(target, make)
+
     @staticmethod
     def _replace_everywhere(original: FunctionType, changed: Callable[..., Any]) -> None:
         for module in list(sys.modules.values()):
