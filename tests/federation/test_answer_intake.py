@@ -225,6 +225,24 @@ def test_a_recorded_hello_is_not_fresh_and_moves_no_ledger() -> None:
     assert intake.offer("a", answer(sequence=6)).outcome == "counted"
 
 
+def test_a_restore_waits_while_an_answer_of_the_lost_ledger_stands() -> None:
+    """Its link would come back when the round closes, and the restored ledger be taken for a fork."""
+    intake = open_intake()
+    assert intake.offer("a", answer(sequence=9)).outcome == "counted"
+    for nonce in ("3" * 32, "4" * 32):
+        intake.greet("a", hello(link(9)), 2, nonce)
+    greeting = intake.greet("a", hello(link(5), restored=link(9), echo="3" * 32), 2, "5" * 32)
+    assert greeting is not None
+    assert (greeting.fresh, greeting.restored, greeting.welcome.ledger) == (True, None, link(9))
+    assert intake.counts() == [[7, None]]
+    intake.close()
+    intake.open({"a": (replace(QUESTION, round=4),)})
+    greeting = intake.greet("a", hello(link(5), restored=link(9), echo="4" * 32), 3, "6" * 32)
+    assert greeting is not None
+    assert greeting.restored == greeting.welcome.ledger == link(5)
+    assert intake.offer("a", answer(number=4, sequence=6)).outcome == "counted"
+
+
 def test_a_restore_that_cannot_be_welcomed_changes_nothing() -> None:
     intake = open_intake(quarantined={"a": "a reason\nof two lines"})
     intake.readmit("a")
