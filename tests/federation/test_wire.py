@@ -324,7 +324,7 @@ def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) 
 
 def test_nothing_is_done_with_a_message_that_is_too_large() -> None:
     class Sealed(bytes):
-        def rpartition(self, *_: object) -> NoReturn:  # type: ignore[override]
+        def rpartition(self, *_: object) -> NoReturn:
             raise AssertionError("somebody looks inside")
 
     payload = SAMPLES[0][0].pack(KEY)
