@@ -11,7 +11,7 @@ import pytest
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.answer_intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
 
 STUDY = "ab" * 32
@@ -189,6 +189,16 @@ def test_keys_are_replaced_and_revoked_in_mid_round() -> None:
     assert intake.replace_signers({"a": new.public.signer}) == (["a"], ["b"])
     assert intake.offer("a", answer()).outcome == "unsigned"
     assert intake.offer("a", answer(key=new)).outcome == "counted"
+
+
+def test_an_answer_names_the_key_that_signed_it() -> None:
+    """Its signature holds under no other, whatever becomes of the client's key before the round closes."""
+    for after in ({"a": KeyPair.generate().public.signer}, {}):
+        intake = open_intake()
+        assert intake.offer("a", answer()).outcome == "counted"
+        intake.replace_signers(after)
+        assert intake.answers["a"].signer == KEY.public.signer
+        assert verify(KEY.public.signer, answer().rpartition(b"\n")[0], base64.b64decode(intake.answers["a"].signature))
 
 
 def test_hellos() -> None:

@@ -2,14 +2,14 @@
 
 import asyncio
 import base64
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
 
 from privatile.core.messages import Question
-from privatile.errors import Equivocation, NotSigned, ProtocolError, StoreError
+from privatile.errors import Equivocation, InputError, NotSigned, ProtocolError, StoreError
 from privatile.federation.coordinator.answer_intake import Verdict
 from privatile.federation.record.checks import Checks
 from privatile.federation.wire.messages import AnswerMessage, Hello, question_digest, read_message
@@ -220,6 +220,43 @@ def a_late_answer_is_asked_again(seams: Seams) -> None:
     seams.replace(f"{INTAKE}.unspent", make)
 
 
+@fault("tests/federation/test_answer_intake.py::test_an_answer_names_the_key_that_signed_it")
+def an_answer_is_kept_under_the_key_of_later(seams: Seams) -> None:
+    keys: dict[str, str] = {}
+
+    def make_keys(original: Function, hit: Hit) -> Function:
+        def replace_signers(self: Any, signers: Any) -> Any:
+            keys.update(signers)
+            return original(self, signers)
+
+        return replace_signers
+
+    def make_answers(original: Function, hit: Hit) -> Function:
+        def answers(self: Any) -> Any:
+            found = original(self)
+            if keys.keys() & found.keys():
+                hit()
+            return {client: one._replace(signer=keys.get(client, one.signer)) for client, one in found.items()}
+
+        return answers
+
+    seams.replace(f"{INTAKE}.replace_signers", make_keys)
+    seams.replace(f"{INTAKE}.answers", make_answers)
+
+
+@fault(
+    "tests/federation/test_journal.py"
+    "::test_answers_of_silent_clients_that_came_and_did_not_count_are_kept_with_the_reason"
+)
+def how_far_late_answers_went_is_forgotten_by_a_restart(seams: Seams) -> None:
+    """A ledger from before such an answer would then pass for the newest."""
+
+    def make(original: Function, hit: Hit) -> Function:
+        return lambda self, found: hit()
+
+    seams.replace("privatile.federation.coordinator.journal:Journal.set_late_links", make)
+
+
 # -- hellos
 
 
@@ -345,6 +382,19 @@ def a_deadline_goes_on_while_the_connection_is_lost(seams: Seams) -> None:
         return may_close
 
     seams.replace(f"{RULES}:may_close", make)
+
+
+@fault("tests/federation/test_alarms.py::test_an_aborted_run_stays_aborted_whatever_is_noted_after_it")
+def an_aborted_run_goes_on(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def is_aborted(store: Any) -> bool:
+            if original(store):
+                hit()
+            return False
+
+        return is_aborted
+
+    seams.replace("privatile.server.alarms:is_aborted", make)
 
 
 # -- what crosses the wire
@@ -518,7 +568,79 @@ def a_site_countersigns_what_its_ledger_does_not_hold(seams: Seams) -> None:
     seams.replace(f"{RECORD}.countersignature:compare_with_ledger", make)
 
 
+@fault(
+    "tests/federation/test_run_file_of_others.py::test_a_site_countersigns_the_file_that_the_record_names_and_no_other"
+)
+def a_site_countersigns_another_file_than_the_one_that_was_verified(seams: Seams) -> None:
+    """As if the digest of a run's file were taken once."""
+    known: dict[str, str] = {}
+
+    def make(original: Function, hit: Hit) -> Function:
+        def digest(store: Any) -> str:
+            found: str = original(store)
+            if known.setdefault(store.run, found) != found:
+                hit()
+            return known[store.run]
+
+        return digest
+
+    seams.replace(f"{RECORD}.document:transcript_digest", make)
+
+
+@fault("tests/federation/test_run_file_of_others.py::test_a_run_file_that_shows_other_rounds_at_every_look_is_refused")
+def a_run_file_may_hold_views(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        return lambda look, path: hit()
+
+    seams.replace("privatile.server.run_tables:check_file", make)
+
+
+@fault("tests/federation/test_run_file_of_others.py::test_a_file_is_verified_as_it_was_at_one_moment")
+def a_file_is_verified_as_it_is_at_several_moments(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        @contextmanager
+        def frozen(cls: Any, path: Any) -> Iterator[Any]:
+            hit()
+            with cls.open(path, read_only=True) as store:
+                yield store
+
+        return frozen
+
+    seams.replace("privatile.server.run_file:RunStore.frozen", make)
+
+
 # -- set-up, backups, audit
+
+
+@fault("tests/federation/test_set_up.py::test_private_files_are_private_and_nothing_sent_holds_a_secret")
+def a_secret_can_be_read_by_others(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def write_private(path: Any, content: bytes) -> None:
+            original(path, content)
+            path.chmod(0o644)
+            hit()
+
+        return write_private
+
+    seams.replace("privatile.federation.wire.keys:write_private", make)
+    seams.replace("privatile.federation.wire.keys:broken_mode", lambda original, hit: lambda path: [])
+
+
+@fault("tests/federation/test_lock.py::test_a_file_that_was_removed_while_it_was_opened_is_no_lock")
+def two_coordinators_hold_one_folder(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        @contextmanager
+        def lock_folder(path: Any, holder: str = "coordinator") -> Iterator[None]:
+            try:
+                with original(path, holder):
+                    yield
+            except InputError:
+                hit()
+                yield
+
+        return lock_folder
+
+    seams.replace("privatile.federation.run.lock:lock_folder", make)
 
 
 @fault("tests/federation/test_set_up.py::test_the_authority_signs_brokers_and_no_other_authority")
