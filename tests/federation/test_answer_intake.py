@@ -11,7 +11,7 @@ import pytest
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.answer_intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
 
 STUDY = "ab" * 32
@@ -191,6 +191,16 @@ def test_keys_are_replaced_and_revoked_in_mid_round() -> None:
     assert intake.offer("a", answer(key=new)).outcome == "counted"
 
 
+def test_an_answer_names_the_key_that_signed_it() -> None:
+    """Its signature holds under no other, whatever becomes of the client's key before the round closes."""
+    for after in ({"a": KeyPair.generate().public.signer}, {}):
+        intake = open_intake()
+        assert intake.offer("a", answer()).outcome == "counted"
+        intake.replace_signers(after)
+        assert intake.answers["a"].signer == KEY.public.signer
+        assert verify(KEY.public.signer, answer().rpartition(b"\n")[0], base64.b64decode(intake.answers["a"].signature))
+
+
 def test_hellos() -> None:
     intake = open_intake()
     greeting = intake.greet("a", hello(link(8)), 2, "3" * 32)
@@ -223,6 +233,24 @@ def test_a_recorded_hello_is_not_fresh_and_moves_no_ledger() -> None:
     assert greeting is not None
     assert (greeting.fresh, greeting.restored) == (False, None)
     assert intake.offer("a", answer(sequence=6)).outcome == "counted"
+
+
+def test_a_restore_waits_while_an_answer_of_the_lost_ledger_stands() -> None:
+    """Its link would come back when the round closes, and the restored ledger be taken for a fork."""
+    intake = open_intake()
+    assert intake.offer("a", answer(sequence=9)).outcome == "counted"
+    for nonce in ("3" * 32, "4" * 32):
+        intake.greet("a", hello(link(9)), 2, nonce)
+    greeting = intake.greet("a", hello(link(5), restored=link(9), echo="3" * 32), 2, "5" * 32)
+    assert greeting is not None
+    assert (greeting.fresh, greeting.restored, greeting.welcome.ledger) == (True, None, link(9))
+    assert intake.counts() == [[7, None]]
+    intake.close()
+    intake.open({"a": (replace(QUESTION, round=4),)})
+    greeting = intake.greet("a", hello(link(5), restored=link(9), echo="4" * 32), 3, "6" * 32)
+    assert greeting is not None
+    assert greeting.restored == greeting.welcome.ledger == link(5)
+    assert intake.offer("a", answer(number=4, sequence=6)).outcome == "counted"
 
 
 def test_a_restore_that_cannot_be_welcomed_changes_nothing() -> None:

@@ -18,7 +18,7 @@ from privatile.cli import main
 from privatile.client.ledger.key_files import key_folder
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError, LedgerError, StoreError
-from privatile.federation.run.backup import back_up
+from privatile.federation.run.backup import back_up, copy_database
 from privatile.federation.setup.check import check
 from privatile.federation.setup.directory import Directory
 from privatile.federation.setup.invitation import read_invitation
@@ -157,3 +157,20 @@ def test_a_backup_that_fails_halfway_is_not_in_the_way_of_the_next(tmp_path: Pat
     (folder / "run.db").write_bytes(whole)
     made = back_up(folder, to, keys=True)
     assert {str(path.relative_to(to)) for path in to.rglob("*") if path.is_file()} == {*made.files, "backup.json"}
+
+
+def test_a_damaged_file_gives_no_copy(tmp_path: Path) -> None:
+    """SQLite copies page by page, whatever is in them. Two pages changed places: rows are found or not, as it comes."""
+    path, copy = tmp_path / "ledger.db", tmp_path / "copy.db"
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("CREATE TABLE answers (sequence INTEGER PRIMARY KEY, head BLOB)")
+        file.executemany("INSERT INTO answers VALUES (?, zeroblob(100))", [(k,) for k in range(1000)])
+    assert copy_database(path, copy) == "copy.db"
+    copy.unlink()
+    content = path.read_bytes()
+    pages = [content[start : start + 4096] for start in range(0, len(content), 4096)]
+    pages[5:7] = pages[6], pages[5]
+    path.write_bytes(b"".join(pages))
+    with pytest.raises(StoreError, match=r"is damaged: the copy .* does not hold together"):
+        copy_database(path, copy)
+    assert not copy.exists()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import logging
 import re
+import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
@@ -59,6 +64,45 @@ def test_private_files_are_private_and_nothing_sent_holds_a_secret(made: Federat
         text = path.read_text()
         assert not any(seed in text for seed in seeds), path
         assert "PRIVATE KEY" not in text
+
+
+def shake_hands(authority: Path, certificates: bytes, key: Path) -> None:
+    """What a site's connection does with the certificates that a server shows; raises where it refuses them."""
+    chain = key.with_suffix(".chain")
+    chain.write_bytes(certificates)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    to_server, to_site = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_site, server_side=True)
+    site = client_context(authority.read_text()).wrap_bio(to_site, to_server, server_hostname="127.0.0.1")
+    for side in (site, server, site):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+
+
+def test_the_authority_signs_brokers_and_no_other_authority(made: Federation, tmp_path: Path) -> None:
+    """Whoever gets one certificate signed that may sign others could speak as the broker for ten years."""
+    directory = made.directory
+    middle, own_key, leaf, key = (tmp_path / name for name in ("middle.pem", "middle.key", "leaf.pem", "leaf.key"))
+    make_authority(middle, own_key, "another")
+    issue_broker(middle, own_key, leaf, key, ["127.0.0.1"])
+    issuer = serialization.load_pem_private_key(directory.authority_key.read_bytes(), None)
+    assert isinstance(issuer, ec.EllipticCurvePrivateKey)
+    found = read_certificate(middle)
+    signed = x509.CertificateBuilder(
+        read_certificate(directory.authority).subject,
+        found.subject,
+        found.public_key(),
+        found.serial_number,
+        found.not_valid_before_utc,
+        found.not_valid_after_utc,
+        list(found.extensions)[:3],  # it may sign, as an authority
+    ).sign(issuer, hashes.SHA256())
+    files = directory.broker_files
+    shake_hands(directory.authority, files.certificate.read_bytes(), files.key)  # the control: the broker's own
+    shake_hands(middle, leaf.read_bytes(), key)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        shake_hands(directory.authority, leaf.read_bytes() + signed.public_bytes(serialization.Encoding.PEM), key)
 
 
 def test_a_key_shows_only_its_public_half() -> None:

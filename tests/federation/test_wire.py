@@ -8,13 +8,13 @@ import contextlib
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 import pytest
 
 from privatile.core.messages import Answer, Question
-from privatile.errors import ProtocolError
+from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire import messages as wire
 from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair, verify
@@ -320,6 +320,52 @@ def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) 
         assert not any(word in str(caught.value) for word in ("well", "finished", "x`"))
     with pytest.raises(ProtocolError, match=r"^ledger\.sequence: expected `int` >= 0\. It is signed by the right key"):
         read_signed(json.dumps({**hello, "ledger": {**link, "sequence": -1}}))
+
+
+def test_nothing_is_done_with_a_message_that_is_too_large() -> None:
+    class Sealed(bytes):
+        def rpartition(self, *_: object) -> NoReturn:
+            raise AssertionError("somebody looks inside")
+
+    payload = SAMPLES[0][0].pack(KEY)
+    with pytest.raises(NotSigned, match="at most"):
+        read_message(Sealed(payload), KEY.public.signer, len(payload) - 1)
+    with pytest.raises(AssertionError, match="looks inside"):  # the control
+        read_message(Sealed(payload), KEY.public.signer, len(payload))
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"kind":"answer"}', SAMPLES[0][1].encode() + b" "])
+def test_a_message_without_its_signature_is_never_malformed(body: bytes) -> None:
+    """Whoever is named by what anybody may have sent must not be blamed for its form."""
+    stranger = KeyPair.generate()
+    for tail in (base64.b64encode(stranger.sign(body)), b"", b"*", b"A" * 86 + b"=="):
+        with pytest.raises(ProtocolError) as caught:
+            read_message(body + b"\n" + tail, KEY.public.signer, wire.LARGEST_ASK)
+        assert isinstance(caught.value, NotSigned)
+    with pytest.raises(ProtocolError) as caught:  # the control
+        read_signed(body)
+    assert not isinstance(caught.value, NotSigned)
+
+
+@every_sample
+def test_a_signature_has_one_text(message: wire.Message, text: str) -> None:
+    """Digests of payloads are over it too: with several texts one answer would be several."""
+    body, _, tail = message.pack(KEY).rpartition(b"\n")
+    letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    same = [tail[:-3] + bytes([last]) + tail[-2:] for last in letters]  # four bits of the last letter are not used
+    same = [one for one in same if base64.b64decode(one) == base64.b64decode(tail)]
+    assert len(same) == 16
+    for other in (
+        *set(same) - {tail},
+        tail.rstrip(b"="),
+        tail + b"=",
+        b" " + tail,
+        tail + b"\r",
+        tail[:8] + b" " + tail[8:],
+    ):
+        with pytest.raises(ProtocolError):
+            read_message(body + b"\n" + other, KEY.public.signer, wire.LARGEST_ASK)
+    assert read_message(body + b"\n" + tail, KEY.public.signer, wire.LARGEST_ASK) == message
 
 
 def test_a_message_that_breaks_a_rule_is_not_signed() -> None:
