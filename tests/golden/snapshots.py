@@ -25,6 +25,9 @@ import privatile
 from privatile import __version__
 from privatile.cli import main as command
 from privatile.errors import PrivatileError
+from privatile.report.survey_pages import SurveyPages
+from privatile.report.survey_words import LANGUAGES
+from privatile.report.view import read_results
 from tests.golden import wrong
 from tests.golden.make import pretty
 from tests.golden.old_files import unpack
@@ -176,6 +179,10 @@ def page_texts() -> str:
             assert done.exit_code == 0, done.output
             page = words_of((folder / "page.html").read_text(encoding="utf-8"))
             parts.append(f"{line(('report', source, '-o', 'page.html'))}\n{page}\n")
+        parts += [f"HTML of run.db\n{words_of(read_results('run.db')[0].to_html())}\n"]
+        facts, pages = json.loads(called("survey", "status", "survey", "--json").stdout), SurveyPages()
+        parts += [f"survey, {name}\n{words_of(pages.live(facts, name))}\n" for name in LANGUAGES]
+        parts += [f"survey, organiser\n{words_of(pages.organiser(facts))}\n"]
         return settled("\n".join(parts))
 
 
@@ -211,14 +218,16 @@ def sentences() -> str:
     """Every text of more than two words in the sources and templates, sorted; {} stands for what is filled in."""
     found: set[str] = set()
     for path in SOURCES.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-        inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in ast.walk(tree):
-            if id(node) not in notes | inside and isinstance(node, ast.JoinedStr | ast.Constant):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}  # docstrings
+        left_out |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in nodes:
+            if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in left_out:
                 parts = node.values if isinstance(node, ast.JoinedStr) else [node]
                 texts = (part.value if isinstance(part, ast.Constant) else "{}" for part in parts)
                 found.add(" ".join("".join(text for text in texts if isinstance(text, str)).split()))
+    for path in SOURCES.rglob("*messages/*.json"):
+        found.update(json.loads(path.read_text(encoding="utf-8")).values())
     for path in (*SOURCES.rglob("*.html"), *SOURCES.rglob("*.j2")):
         text = re.sub(r"(?s)\{%.*?%\}|\{#.*?#\}", "\n", path.read_text(encoding="utf-8"))
         found.update(words_of(re.sub(r"(?s)\{\{.*?\}\}", "{}", text)).splitlines())
