@@ -1,7 +1,8 @@
 """Golden values: what a specification, run files, results, a release record, studies and commands say, seeded.
 
-`python -m tests.golden.make`, in the repository's root, writes values.json again. Do that only where a value is meant
-to change, and say in the commit why it does.
+`python -m tests.golden.make`, in the repository's root, writes values.json and the snapshots again. Do that only where
+a value or a sentence is meant to change, and say in the commit why it does. `values`, `snapshots`, `looks`, `replays`
+and `old` make one kind; the last three are never made with the others (`replays`, `old_files`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -312,9 +314,24 @@ def pretty(value: object, indent: str = "") -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def main() -> None:
+def make_values() -> None:
     """Write the values again."""
     VALUES.write_text(pretty(produce()) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Write what was named, or values and snapshots."""
+    from tests.golden import old_files, replays, snapshots
+
+    kinds: dict[str, Callable[[], None]] = {
+        "values": make_values,
+        "snapshots": snapshots.make,
+        "looks": replays.make_looks,
+        "replays": replays.make,
+        "old": old_files.make,
+    }
+    for name in sys.argv[1:] or ("values", "snapshots"):
+        kinds[name]()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""One file of every format, as it was written once: today's program opens each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from privatile.cli import main
+from privatile.client.ledger.ledger import Ledger
+from privatile.errors import PrivatileError
+from privatile.federation.record import read_record, verify_record
+from privatile.federation.run.folders import open_folder
+from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.report.group_reading import read_groups
+from privatile.report.view import read_results, read_view
+from privatile.survey.folder import SurveyFolder
+from privatile.survey.record import verify_survey_record
+from tests.golden.snapshots import stored_files
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with stored_files() as place:
+        yield place
+
+
+def ledger(path: Path) -> object:
+    with Ledger.open(path, create=False, read_only=True) as opened:
+        return opened.verify()
+
+
+def survey(path: Path) -> object:
+    return SurveyFolder(path).study().digest and read_view(path / "run.db").levels[0].result
+
+
+def said(*words: object) -> str:
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "ledger": ("ledger.db", ledger),
+    "a site's ledger": ("federation/north/ledger.db", ledger),
+    "run": ("run.db", lambda path: read_results(path)[0].records == 900),
+    "run with levels": ("levels.db", lambda path: len(read_results(path)) == 2),
+    "run that goes on": ("going.db", lambda path: read_view(path).done == 25),
+    "groups": ("groups", lambda path: len(read_groups(path)) == 2),
+    "record": ("record.json", lambda path: not verify_record(read_record(path)).failed),
+    "peers' record": ("peers-record.json", lambda path: not verify_record(read_record(path)).failed),
+    "survey's record": ("survey-record.json", lambda path: not verify_survey_record(read_record(path)).failed),
+    "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest),
+    "study of peers": ("peers/north", lambda path: open_folder(path).study().digest),
+    "invitation": ("federation/organizer/invitations/north.json", lambda path: read_invitation(path).client == "north"),
+    "enrolment": ("federation/north/north.enrolment.json", lambda path: read_enrolment(path).keys.fingerprint),
+    "survey": ("survey", survey),
+    "experiment": ("store.db", lambda path: "1 of 1 cells" in said("simulate", "show", path)),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_every_stored_file_is_opened(folder: Path, name: str) -> None:
+    place, opened = OPENED[name]
+    assert opened(folder / place)
+
+
+@pytest.mark.parametrize("name", ["ledger", "run", "record"])
+def test_a_file_that_was_changed_is_not(folder: Path, tmp_path: Path, name: str) -> None:
+    """The negative control."""
+    place, opened = OPENED[name]
+    content = bytearray((folder / place).read_bytes())
+    content[len(content) // 2 :] = bytes(byte ^ 0x5A for byte in content[len(content) // 2 :])
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(PrivatileError):
+        opened(tmp_path / "file")
