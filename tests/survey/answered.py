@@ -72,8 +72,7 @@ def _spend_the_codes(made: Made) -> None:
     ]
     with SurveyStore.open(made.folder.store_file, study.digest, len(STRATA)) as store:
         store.claim()
-        store.begin()
-        store.change(changed)
-        store.add([], [LATE_ANSWERS[name] for name in study.strata])
-        store.set_round(OpenRound(ROUNDS + 1, Phase.OPEN, round_times()[-1], 0, sum(PEOPLE.values())))
-        store.commit()
+        with store.transaction():
+            store.change(changed)
+            store.add([], [LATE_ANSWERS[name] for name in study.strata])
+            store.set_round(OpenRound(ROUNDS + 1, Phase.OPEN, round_times()[-1], 0, sum(PEOPLE.values())))

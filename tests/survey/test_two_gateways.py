@@ -90,7 +90,7 @@ def test_every_answer_that_either_acknowledged_is_counted(made: Made) -> None:
 
 def test_without_the_check_answers_are_lost(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control."""
-    monkeypatch.setattr(SurveyStore, "require_writer", lambda self, writers=None: None)
+    monkeypatch.setattr(SurveyStore, "require_writer", lambda self: None)
     acknowledged = asyncio.run(both_serve(made))
     assert counted(made)[0] < acknowledged
 

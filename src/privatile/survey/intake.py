@@ -1,8 +1,8 @@
 """Questions handed out and answers taken in, many in one commit; a reply only after its commit.
 
-What becomes of each change of a group is decided in memory, then all of them are written at once, and another thread
-waits for the disk. While it waits the next group gathers. So the number of commits follows from the disk, not from the
-visitors. The codes in memory (`table`) follow the file, after its commit.
+What becomes of each change of a group is decided in memory, then another thread writes all of them at once: it alone
+waits for the disk and for a lock on the file that another process holds. While it waits the next group gathers. So the
+number of commits follows from the disk, not from the visitors. What is in memory follows the file, after its commit.
 """
 
 import asyncio
@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from privatile.errors import StoreError
 from privatile.server.open_rounds import OpenRound
 from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, Superseded, SurveyStore
+
+T = TypeVar("T")
 
 log = logging.getLogger("privatile.survey")
 
@@ -104,6 +106,8 @@ class Intake:
         """The codes, as the file has them."""
         self.state = state
         """The open round, as the file has it."""
+        self.late = store.late()
+        """Answers that came too late, per stratum, as the file has them."""
         self.awaited: set[int] | None = None if HANDED in table.states else set()
         """Places of the codes that were given the open round's question and have not answered; none after a restart:
         not known."""
@@ -156,27 +160,21 @@ class Intake:
     async def _commit(self, group: list[_Change]) -> None:
         try:
             outcomes, changed, counts, late = self._decide(group)
-            if not changed:
-                # Replies from memory alone are the writer's, too.
-                self.store.require_writer()
-            else:
-                self.store.begin()
-                self.store.change(changed)
-                self.store.add(counts, late)
-                await self.durably(self.store.commit)
+            # Replies from memory alone are the writer's, too.
+            await self.on_disk(lambda: self._store(changed, counts, late) if changed else self.store.require_writer())
         except Exception as error:
-            self.store.roll_back()
             if isinstance(error, Superseded):
                 self.on_superseded(error)
             elif isinstance(error, Altered):
                 # Another program has written: the file is right, and the next attempt goes by it.
                 with suppress(StoreError):
-                    self.table = self.store.codes()
+                    self.table = await self.on_disk(self.store.codes)
             failed = StoreError(f"not written ({type(error).__name__})")
             self._tell((change.reply, failed) for change in group)
             return
         for _, place, _, after in changed:
             self.table.states[place] = after
+        self.late = [before + more for before, more in zip(self.late, late, strict=True)]
         came = sum(one.came for one in counts)
         self.state = replace(self.state, came=self.state.came + came)
         if self.awaited is not None:
@@ -188,6 +186,11 @@ class Intake:
         self._tell((change.reply, outcome) for change, outcome in zip(group, outcomes, strict=True))
         if came:
             self.arrived()
+
+    def _store(self, changed: list[Changed], counts: list[Count], late: list[int]) -> None:
+        with self.store.transaction():
+            self.store.change(changed)
+            self.store.add(counts, late)
 
     def _tell(self, replies: Iterable[tuple[Reply, Outcome | StoreError]]) -> None:
         """Give every reply, whatever becomes of another."""
@@ -231,21 +234,20 @@ class Intake:
         in_order = [now[place] for place in sorted(now)]
         return outcomes, in_order, [Count(*pair) for pair in zip(came, ones, strict=True)], late
 
-    async def durably(self, write: Callable[[], None]) -> None:
-        """Let the other thread wait for the disk."""
-        await asyncio.get_running_loop().run_in_executor(self._disk, write)
+    async def on_disk(self, use: Callable[[], T]) -> T:
+        """Let the one thread that uses the file's connection do something: it may wait, the event loop must not."""
+        return await asyncio.get_running_loop().run_in_executor(self._disk, use)
 
     async def set_round(self, state: OpenRound, *, clear: bool = False) -> None:
         """Write where the round is; the caller holds `alone`. With `clear` the counts begin anew."""
-        self.store.begin()
-        try:
-            self.store.set_round(state)
-            if clear:
-                self.store.clear_counts()
-            await self.durably(self.store.commit)
-        except Exception:
-            self.store.roll_back()
-            raise
+
+        def write() -> None:
+            with self.store.transaction():
+                self.store.set_round(state)
+                if clear:
+                    self.store.clear_counts()
+
+        await self.on_disk(write)
         self.state = state
 
     async def stop(self) -> None:

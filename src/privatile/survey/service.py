@@ -52,9 +52,8 @@ class Taken(NamedTuple):
 
 def _mark_restored(store: SurveyStore, mark: SurveyMark) -> None:
     """Declare that a file comes from a backup: every free code counts as handed out, and this copy as the newest."""
-    store.begin()
-    store.mark_restored()
-    store.commit()
+    with store.transaction():
+        store.mark_restored()
     with suppress(OSError):  # told of at the next look
         mark.put(store.codes().changes)
 
@@ -102,11 +101,9 @@ class SurveyService:
 
         An older copy of the files is refused, unless it is declared to be `restored`.
         """
-        count = len(self.study.strata)
-        self._reader = SurveyStore.open(self.folder.store_file, self.study.digest, count, read_only=True)
-        self._opened = self._reader.created()
-        store = SurveyStore.open(self.folder.store_file, self.study.digest, count)
+        store = SurveyStore.open(self.folder.store_file, self.study.digest, len(self.study.strata))
         store.claim()
+        self._opened = store.created()
         self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
         now, rounds = store.round(), self._run.rounds
         # Of a round that is closing the run may have the counts already.
@@ -115,6 +112,7 @@ class SurveyService:
             raise self._two_moments(rounds, now.number)
         if restored:
             _mark_restored(store, self._mark)
+        self._restored = store.restored()
         self.intake = Intake.open(store)
         self.intake.arrived = self._look_if_due
         self.intake.on_superseded = self._give_way
@@ -221,8 +219,7 @@ class SurveyService:
 
     async def look(self) -> None:
         """Let the round go on as far as clock, arrivals and requests say."""
-        # By the reader: the writer's connection may be waiting for the disk in another thread.
-        self.intake.store.require_writer(self._reader.writers())
+        await self.intake.on_disk(self.intake.store.require_writer)
         if self.state.phase is Phase.CLOSED:
             return
         if self.state.phase is Phase.CLOSING:
@@ -258,7 +255,7 @@ class SurveyService:
         """
         state = self.state
         if state.phase is Phase.CLOSING:
-            counts = self.intake.store.counts()
+            counts = await self.intake.on_disk(self.intake.store.counts)
             if state.came:
                 await self._computed(lambda: self._run.close_round(state.number, counts))
             query = None if state.ending else await self._computed(self._run.question)
@@ -270,7 +267,7 @@ class SurveyService:
             following = OpenRound(number, phase, self._clock(), 0, counted, state.ending)
             await self.intake.set_round(following, clear=True)
             self.intake.awaited = set()
-            await self.intake.durably(self._empty_log)
+            await self.intake.on_disk(self._empty_log)
             self.folder.close_request.unlink(missing_ok=True)
             self._stale.set()
         if self.state.phase is not Phase.CLOSED:
@@ -304,11 +301,11 @@ class SurveyService:
 
     async def _refresh(self) -> None:
         found = await self._computed(self._run.standing)
-        self.facts = live_facts(self.study, self.state, found, self._reader.late(), self._opened)
+        self.facts = live_facts(self.study, self.state, found, self.intake.late, self._opened)
 
     def live(self) -> dict[str, Any]:
         """What the public page shows: closed rounds, with the present state."""
-        late = self._reader.late()
+        late = self.intake.late
         strata = [{**one, "late": here} for one, here in zip(self.facts["strata"], late, strict=True)]
         return {**self.facts, "state": public_state(self.state), "late": sum(late), "strata": strata}
 
@@ -327,7 +324,7 @@ class SurveyService:
             totals,
             self.rule.planned(self.state),
             self.alarms(),
-            self._reader.restored(),
+            self._restored,
         )
 
     def _totals(self) -> list[StratumTotals]:
@@ -347,7 +344,6 @@ class SurveyService:
         self._set_mark()
         with suppress(Exception):
             self.intake.store.empty_log()
-        self._reader.close()  # first: the last connection removes the log, and this one cannot
         self.intake.store.close()
         await self._computed(self._run.close)
         self._run_thread.shutdown()

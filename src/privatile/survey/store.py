@@ -20,8 +20,8 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -58,6 +58,9 @@ CACHE = 16 << 20
 
 MOST_IN_LOG = 16 << 20
 """Bytes of the log before it is folded into the file in the middle of a round: that holds up a commit."""
+
+LOCK_WAIT = 1.0
+"""Seconds that a thread waits for a lock which another process holds."""
 
 
 class Count(NamedTuple):
@@ -97,7 +100,7 @@ class Superseded(StoreError):
 
 
 class SurveyStore:
-    """The file, written by one process. Callers group writes: `begin`, any number of changes, `commit`."""
+    """The file, written by one process. A connection is used by one thread at a time, which may wait for a lock."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, strata: int) -> None:
         self._connection = connection
@@ -232,39 +235,46 @@ class SurveyStore:
             ) from None
         return [StratumTotals(sum(row), row[HANDED], row[COUNTED], row[LATE]) for row in found]
 
-    # Changes, between `begin` and `commit`.
-
     def claim(self) -> None:
-        """Become the file's writer, before anything is read from it: from now on whoever was it writes nothing."""
+        """Become the file's writer, before anything is read from it: from now on the former one writes nothing."""
         self._writer = None
         try:
-            self.begin()
-            self._connection.execute("UPDATE survey SET writers = writers + 1")
-            self._writer = self.writers()
+            with self.transaction():
+                self._connection.execute("UPDATE survey SET writers = writers + 1")
+                self._writer = self.writers()
         except sqlite3.Error as error:
-            self.roll_back()
             raise StoreError(f"{self.path} cannot be written ({printable(error):.200}).") from None
-        self.commit()
 
-    def begin(self) -> None:
-        """Begin a group of changes; refused where another process has become the writer."""
-        self._connection.execute("BEGIN IMMEDIATE")
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A group of changes, all durable at the end or none; refused if another process has become the writer.
+
+        Waits up to `LOCK_WAIT` seconds if another process holds the file's lock; then it is refused.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{self.path} cannot be written ({printable(error):.200}). If it is locked, end the program that "
+                "holds it; if the disk is full, free it."
+            ) from None
         try:
             self.require_writer()
-        except Superseded:
-            self.roll_back()
-            raise
+            yield
+            self.commit()
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
-    def require_writer(self, writers: int | None = None) -> None:
-        """Refuse to go on where another process has become the writer since `claim`.
-
-        `writers` is given where another connection has read it (`writers`): this one may be writing in another thread.
-        """
-        if self._writer is not None and self._writer != (self.writers() if writers is None else writers):
+    def require_writer(self) -> None:
+        """Refuse to go on if another process has become the writer since `claim`."""
+        if self._writer is not None and self._writer != self.writers():
             raise Superseded(
                 f"another gateway, or `privatile survey close`, has begun to write {self.path}: this one stops, and "
                 "acknowledges nothing more. Let one gateway serve a folder."
             )
+
+    # Changes, within a transaction.
 
     def change(self, changed: Sequence[Changed]) -> None:
         """Give codes their new states; each must be in the state that it is believed to have."""
@@ -307,13 +317,7 @@ class SurveyStore:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            self.roll_back()
             raise StoreError(f"{self.path} could not be written ({printable(error):.200}). Free the disk.") from None
-
-    def roll_back(self) -> None:
-        """Give up the group of changes."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
     def empty_log(self) -> bool:
         """Fold the write-ahead log into the file and empty it: it holds every commit, in order.
@@ -338,7 +342,11 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """A connection without transactions of its own; another thread may wait for its disk (`intake`)."""
     mode = "ro" if read_only else "rw"
     connection = sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=1.0, isolation_level=None, check_same_thread=False
+        f"{path.resolve().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=LOCK_WAIT,
+        isolation_level=None,
+        check_same_thread=False,
     )
     if not read_only:
         connection.execute("PRAGMA synchronous=FULL")
