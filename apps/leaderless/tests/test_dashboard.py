@@ -48,7 +48,7 @@ def test_a_peers_folder_shows_its_committed_rounds(tmp_path: Path) -> None:
             assert state["levels"][0]["path"]["round"] == [1, 2, 3, 4]
             assert {one["name"] for one in state["clients"]["listed"]} == set(peers.study.clients)
             assert client.get("/", headers=LOCAL).status_code == 200
-            assert (state["peer"], state["sign_of_life"]) == ("site0", "last entry")
+            assert (state["organization"], state["sign_of_life"]) == ("site0", "last entry")
             assert state["status"] == "stopped"  # at once: nobody holds the folder
             with lock_folder(folder.pid_file, "peer"):
                 until(lambda: state_of(client)["status"] == "running")
@@ -60,7 +60,7 @@ def test_a_peers_folder_shows_its_committed_rounds(tmp_path: Path) -> None:
             both = make_app(folder.path, peers.folders["site1"].path, interval=0.05)
             with served(both) as several:  # two files of one run
                 until(lambda: all(f", as {name} sees it" in several.get("/").text for name in peers.folders))
-                assert [one["peer"] for one in several.get("/health").json()["runs"]] == ["site0", "site1"]
+                assert [one["organization"] for one in several.get("/health").json()["runs"]] == ["site0", "site1"]
             for name in peers.folders:
                 output = CliRunner().invoke(main, ["watch", str(peers.folders[name].path), "--once"]).output
                 assert f"{peers.study.run}, as {name} sees it" in output

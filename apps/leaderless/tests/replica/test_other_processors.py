@@ -37,7 +37,9 @@ class Machine(NamedTuple):
             str(folder),
             str(out),
         ]
-        subprocess.run(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **self.setting}, check=True)
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", **self.setting}
+        subprocess.run(command, env=environment, check=True)
         found: dict[str, Any] = json.loads(out.read_text())
         return found
 
