@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 EXTRAS := all,docs,test
 
 .PHONY: test check check-tests test-long checks demo browser screenshots site constraints hashes lint types contract unit \
-  unit-commands unit-compute unit-docs unit-federation unit-pages unit-rest flower format clean
+  unit-commands unit-compute unit-docs unit-federation unit-leaderless unit-pages unit-rest flower format clean
 
 # Three jobs at a time for two cores, since some of them wait for processes: both environments first, then the checks and
 # the parts of the suite.
@@ -28,6 +28,9 @@ test:
 
 checks: lint types contract
 
+# A distribution of its own in the same environment, with the rules and the kits of tests/.
+LEADERLESS := $(RUN) -m pytest -p tests.conftest apps/leaderless
+
 # The fast loop: no process, browser, network or Monte Carlo.
 QUICK := not (process or network or browser or faults or statistical or slow)
 
@@ -36,12 +39,14 @@ check: $(VENV)/.test
 
 check-tests: $(VENV)/.test
 	$(RUN) -m pytest -m "$(QUICK)"
+	$(LEADERLESS) -m "$(QUICK)"
 
 # Every file of tests that has a long form, and Flower's own.
 LONG = $(shell grep -rl --include='test_*.py' PRIVATILE_LONG tests)
 
 test-long: $(VENV)/.test $(FLOWER)/.test
 	PRIVATILE_LONG=1 $(RUN) -m pytest $(LONG)
+	PRIVATILE_LONG=1 $(LEADERLESS)
 	PRIVATILE_LONG=1 $(MAKE) --no-print-directory flower
 
 $(VENV)/.build: constraints.txt
@@ -54,8 +59,8 @@ $(VENV)/.base: $(VENV)/.build pyproject.toml
 	$(RUN) $(PIP) --no-build-isolation -c constraints.txt -e .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.build pyproject.toml
-	$(RUN) $(PIP) --no-build-isolation -c constraints.txt -e '.[$(EXTRAS)]'
+$(VENV)/.test: $(VENV)/.build pyproject.toml apps/leaderless/pyproject.toml
+	$(RUN) $(PIP) --no-build-isolation -c constraints.txt -e '.[$(EXTRAS)]' -e apps/leaderless
 	touch $(VENV)/.base $@
 
 lint: $(VENV)/.test
@@ -77,7 +82,7 @@ FEDERATION := tests/federation
 PAGES := tests/browser tests/dashboard tests/faults
 PARTS := $(COMMANDS) $(COMPUTE) $(DOCS) $(FEDERATION) $(PAGES)
 
-unit: unit-commands unit-pages unit-docs unit-compute unit-federation unit-rest flower
+unit: unit-commands unit-pages unit-docs unit-compute unit-federation unit-leaderless unit-rest flower
 
 # The compiled kernels are kept: compiled once before, two parts that begin with them do not both compile them.
 $(VENV)/.kernels: $(VENV)/.test src/privatile/simulation/kernels.py
@@ -95,6 +100,9 @@ unit-docs: $(VENV)/.kernels
 
 unit-federation: $(VENV)/.test
 	$(RUN) -m pytest $(FEDERATION)
+
+unit-leaderless: $(VENV)/.test
+	$(LEADERLESS)
 
 unit-pages: $(VENV)/.test browser
 	PRIVATILE_BROWSER=required $(RUN) -m pytest $(PAGES)
@@ -141,7 +149,7 @@ clean:
 constraints: $(VENV)/.test $(FLOWER)/.test
 	for each in "$(VENV) constraints.txt --all" "$(FLOWER) constraints-flower.txt"; do set -- $$each; \
 	  ( echo "# Versions this project was tested with. Regenerate with: make constraints"; \
-	    $(RUN) -m pip --python $$1/bin/python freeze $$3 --exclude-editable --exclude privatile --exclude pip | grep -v ' @ ' ) > $$2; \
+	    $(RUN) -m pip --python $$1/bin/python freeze $$3 --exclude-editable --exclude privatile --exclude privatile-leaderless --exclude pip | grep -v ' @ ' ) > $$2; \
 	done
 
 # production/: the same versions with the hashes of their files, for installs that check them.

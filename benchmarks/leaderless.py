@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
-from tests.federation.peers_kit import Peers, leaderless, stream_leader
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "apps" / "leaderless" / "tests"))
+from peers_kit import Peers, leaderless, stream_leader
 
 from privatile.server.run_file import RunStore
 

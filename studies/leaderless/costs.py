@@ -20,9 +20,9 @@ from pathlib import Path
 import nats
 from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy, StreamConfig
+from privatile_leaderless.replica import Replica
 
 from privatile.core.messages import Answer
-from privatile.federation.replica.replica import Replica
 from privatile.federation.setup.broker import free_port
 from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.study.study import ClientAgreement, FederationStudy
@@ -45,7 +45,16 @@ def applied_entry(peers: int = 20, rounds: int = 20) -> float:
     keys = {f"peer{k}": KeyPair.generate() for k in range(peers)}
     terms = {name: ClientAgreement(1.0, 1.0 / peers, rounds * 20) for name in keys}
     study = FederationStudy(
-        "0" * 12, "Costs", "a study", "x", (0.5,), (0.0, 100.0), rounds, design="rounds", tolerate=1, clients=terms
+        "0" * 12,
+        "Costs",
+        "a study",
+        "x",
+        (0.5,),
+        (0.0, 100.0),
+        rounds,
+        design="rounds",
+        extra={"tolerate": 1},
+        clients=terms,
     )
     public = {name: key.public for name, key in keys.items()}
     writer, reader = (Replica(study, public, "1" * 64) for _ in range(2))

@@ -185,8 +185,6 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("audit", "--epsilon", 1, "--command", "no-such-program-here"), "starts no program"),
     (("audit", "--epsilon", 1, "--command", "'"), "starts no program"),
     (("audit", "--epsilon", 1, "--off", 0.00001), "Choose a larger --off"),
-    (("audit", "--epsilon", 1, "--peer", "--off", 0.00001), "Choose a larger --off"),
-    (("audit", "--epsilon", 1, "--peer", "--command", "no-such-program-here"), "starts no program"),
     (("nonsense",), "No such command"),
 ]
 

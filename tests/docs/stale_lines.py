@@ -14,7 +14,7 @@ from privatile.cli import main
 
 ROOT = Path(__file__).parents[2]
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-HERE = (".", "./apps/flower")
+HERE = (".", "./apps/flower", "./apps/leaderless")
 """How our packages are named where they are installed: from a clone, as long as they are on no index."""
 
 REQUIREMENT = re.compile(r"(?P<name>\.[\w/-]*|[\w-]+)(?:\[(?P<extras>[\w,-]+)\])?")

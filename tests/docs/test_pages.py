@@ -30,8 +30,8 @@ OF_FLOWER = ROOT / "docs" / "flower.md"
 """Needs Flower's own environment: apps/flower/tests/test_runs.py runs it there, and checks what it leaves."""
 
 LONG_PAGES = (ROOT / "docs" / "paper.md", ROOT / "docs" / "tasks" / "audit.md")
-"""One computes all tables of the paper, twice, the other audits a client and a peer: `make test-long` runs them.
-tests/paper, tests/federation/test_audit.py and test_audit_peer.py have their parts."""
+"""One computes all tables of the paper, twice, the other audits a client: `make test-long` runs them.
+tests/paper and tests/federation/test_audit.py have their parts."""
 
 OF_R = ROOT / "docs" / "tasks" / "r.md"
 

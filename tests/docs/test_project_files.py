@@ -59,8 +59,9 @@ def test_paths_that_do_not_exist_are_found() -> None:
 def test_every_file_gives_the_packages_version() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r"^version: (.+)$", citation, re.M) == [privatile.__version__]
-    flower = tomllib.loads((ROOT / "apps" / "flower" / "pyproject.toml").read_text(encoding="utf-8"))
-    assert flower["project"]["version"] == privatile.__version__
+    for app in ("flower", "leaderless"):
+        project = tomllib.loads((ROOT / "apps" / app / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        assert project["version"] == privatile.__version__
 
 
 def test_the_wheel_holds_the_papers_designs_and_printed_values_only() -> None:

@@ -110,8 +110,8 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         "allow_weak": True,
         "clients": agreements,
     }
-    # Studies without a coordinator have an invitation of their own (`peer_roster`), open ones are below.
-    others = {"tolerate", "arrivals"}
+    # Studies of an extension have an invitation of their own, open ones are below.
+    others = {"extra", "arrivals"}
     assert set(told) | others == {field.name for field in dataclasses.fields(FederationStudy)}
     study = FederationStudy(**told)  # type: ignore[arg-type]
     rows = Invitation("north", study, ("tls://broker.example:4222",), authority, KeyPair.generate().public).rows()

@@ -356,27 +356,23 @@ def test_the_empty_dashboard_says_what_it_waits_for(table: Table, tmp_path: Path
     json.dumps(state)
 
 
-PEER_FILES = ("service", "conduct", "log_port", "notes")
-
-
 def test_metrics_alarms_and_log_events_are_documented() -> None:
-    from privatile.federation.peer.notes import PEER_METRICS
     from privatile.server.alarms import KINDS
 
     page = (ROOT / "docs" / "operations.md").read_text()
-    for known in (*COORDINATOR_METRICS, *CLIENT_METRICS, *PEER_METRICS):
+    for known in (*COORDINATOR_METRICS, *CLIENT_METRICS):
         assert re.search(
             rf"^\| `{known.name}(_total)?` \| {known.label} \| {re.escape(known.meaning)} \|$", page, re.M
         ), known
     assert all(f"| `{kind}` |" in page for kind in KINDS)
     folder = ROOT / "src" / "privatile" / "federation"
     said = set()
-    for file in ("coordinator/service.py", "site/service.py", *(f"peer/{name}.py" for name in PEER_FILES)):
+    for file in ("coordinator/service.py", "site/service.py"):
         text = (folder / file).read_text()
         said |= set(re.findall(r'(?:_record_event|\.event|\.begins)\(\s*"([^"]+)"', text))
         said |= set(re.findall(r'\.ends\(\s*"[^"]+", "([^"]+)"', text))
         said |= set(re.findall(r'log\.(?:debug|info|warning|error)\(\s*"([^"]+)"', text))
-    assert {"paused", "welcomed", "two holders", "log lost", "log back", "not signed"} <= said
+    assert {"paused", "welcomed", "two holders"} <= said
     assert [event for event in said if f"`{event}`" not in page] == []
 
 

@@ -6,13 +6,11 @@ import os
 import struct
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from privatile.client.coins import OperatingSystemCoins
 from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.audit.audit import audit, own_client
 from privatile.federation.audit.checks import SHARES
@@ -20,14 +18,8 @@ from privatile.federation.audit.judgement import WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
 from privatile.federation.audit.quiet import has_trace, traces_of
 from privatile.federation.audit.ratio import clopper_pearson, ratio_bounds, reports_needed
-from privatile.federation.peer import running
-from privatile.federation.run import join
-from privatile.federation.run.join import prepare_responder
-from privatile.federation.site.responder import SiteResponder
 from tests.federation.broken_clients.simulated import Honest, failures
 from tests.federation.broken_clients.table import TABLE
-from tests.federation.kit import Federation, make_study
-from tests.federation.peers_kit import Peers, leaderless
 
 BROKEN = Path(__file__).parent / "broken_clients"
 LONG = bool(os.environ.get("PRIVATILE_LONG"))
@@ -43,27 +35,6 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def found_by_process(command: list[str], parts: list[str], epsilon: float = 1.0, off: float = 0.5) -> dict[str, str]:
     found = audit(epsilon, [sys.executable, *command], off=off, rounds=20, parts=parts)
     return {one.name: one.text for one in found.findings if not one.passed}
-
-
-@pytest.mark.network  # the kits look for free ports
-def test_a_peer_answers_through_what_the_audit_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`privatile join` is audited; a peer has the same responder, coins and ledger, made by the same function."""
-    made: list[SiteResponder] = []
-
-    def watched(*arguments: Any, **options: Any) -> Any:
-        found = prepare_responder(*arguments, **options)
-        made.append(found[1])
-        return found
-
-    monkeypatch.setattr(join, "prepare_responder", watched)
-    monkeypatch.setattr(running, "prepare_responder", watched)
-    federation = Federation(tmp_path / "with", make_study())
-    peers = Peers(tmp_path / "without", leaderless(2), servers=1)
-    client, peer = federation.client("site0"), peers.service("site0")
-    assert [client.responder, peer.responder] == made
-    for responder in made:
-        assert type(responder._responder._randomizer._coins) is OperatingSystemCoins
-    peers.logs["site0"].close()
 
 
 def test_a_time_in_the_brokers_log_is_no_value() -> None:

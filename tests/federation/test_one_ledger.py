@@ -129,7 +129,7 @@ def test_the_limit_is_the_sites_own(tmp_path: Path) -> None:
     assert told.exit_code != 0
     assert isinstance(told.exception, InputError | SystemExit)
     text = told.output + str(told.exception)
-    assert "privatile enroll INVITATION --max-epsilon NUMBER" in text
+    assert "--max-epsilon NUMBER when you enroll" in text
     assert not state_folder().exists()  # nothing was made
     assert call("enroll", str(greedy), "--max-epsilon", "nan").exit_code != 0
     assert not state_folder().exists()

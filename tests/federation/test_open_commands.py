@@ -58,7 +58,6 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
         (("--open", *CLIENTS, *WEIGHTS, "--q", "0.5", "--q", "0.9"), "levels: an open study asks for one level"),
         (("--open", *CLIENTS, *WEIGHTS, "--end-date", "soon"), "arrivals.end_date: must be a date such as 2027-01-31"),
         (("--open", *CLIENTS, *WEIGHTS, "--end-width", "-1"), "arrivals.end_width: must be a width of 0 or more"),
-        (("--open", *CLIENTS, *WEIGHTS, "--leaderless"), "an open study needs a coordinator: leave out --leaderless"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

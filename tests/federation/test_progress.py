@@ -1,20 +1,17 @@
-"""How far a run is, in the log of its coordinator and of its peers."""
+"""How far a run is, in the log of its coordinator."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.measures import Measures
-from privatile.federation.peer.notes import PeerNotes
 from privatile.federation.progress import Progress
 from privatile.server.coordinator import Coordinator
 from privatile.server.run_file import RunStore
 from tests.federation.kit import make_study
-from tests.federation.logged_peers import Peers
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
@@ -29,17 +26,6 @@ def clock(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     monkeypatch.setattr(logger, "propagate", True)
     caplog.set_level(logging.INFO, "privatile")
     return now
-
-
-def test_a_peer_tells_how_far_it_is(tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
-    peers = Peers(tmp_path)
-    north = peers["north"]
-    notes = PeerNotes(north.study, north.replica, north.log.journal)
-    peers.play(3)
-    for clock[0] in (1005.0, 1010.0, 1011.0, 1040.0):
-        notes.tick(0.0)
-    assert told(caplog) == [{"rounds": "2 of 6", "per_second": 0.2, "left": "20 s"}]  # two are committed, and no more
-    peers.close()
 
 
 def test_a_coordinator_tells_how_far_it_is(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:

@@ -17,11 +17,11 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 from click.testing import CliRunner
+from privatile.federation.record.peers import release_of_peers, sign_as_peer
 
 import privatile
 from privatile.cli import main as command
 from privatile.federation.record import release, write_record
-from privatile.federation.record.peers import release_of_peers, sign_as_peer
 from privatile.survey.codes import read_codes
 from tests.cli.test_refusals import TINY
 from tests.federation.logged_peers import with_a_silence

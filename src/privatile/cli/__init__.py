@@ -13,6 +13,7 @@ from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import drop_what_cannot_be_written, in_options, said_by_the_system, show_any_text
 from privatile.core.suggestions import meant, removed
 from privatile.errors import PrivatileError
+from privatile.server import extensions
 
 __all__ = ["main"]
 
@@ -32,7 +33,6 @@ COMMANDS = {
     "enroll": "Make a client's key on its own machine.",
     "serve": "Run a federation's coordinator.",
     "join": "Run a federation's client next to its data.",
-    "peer": "A federation without a coordinator: one organization's part.",
     "release": "The signed record of a federation's run.",
     "audit": "Measure a client's privacy from outside.",
     "verify": "Check a release record, from the counts alone.",
@@ -55,21 +55,28 @@ class LazyGroup(click.Group):
     """Knows its commands by name and help line; imports one only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of the table."""
-        return list(COMMANDS)
+        """Names, in the order of the table, then those of extensions."""
+        return [*COMMANDS, *(known.command for known in extensions.installed())]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the command's module."""
         name = OLDER_NAMES.get(name, name)
+        for known in extensions.KNOWN:
+            if name == known.command:
+                return extensions.find(known).command()
         if name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"privatile.cli.{name}"), name)
+        for known in extensions.installed():
+            if name in known.options:
+                command = extensions.find(known).extend(name, command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table, without importing a command."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            added = [(known.command, known.about) for known in extensions.installed()]
+            formatter.write_dl([*COMMANDS.items(), *added])
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run, on whatever terminal this is."""
@@ -84,8 +91,9 @@ class LazyGroup(click.Group):
         if args and not name.startswith("-") and self.get_command(ctx, name) is None:
             if gone := removed(name):
                 ctx.fail(gone)
-            near = meant(name, COMMANDS)
-            hint = f"Did you mean {near!r}?" if near else f"Commands: {', '.join(COMMANDS)}."
+            known = dict.fromkeys(self.list_commands(ctx))
+            near = meant(name, known)
+            hint = f"Did you mean {near!r}?" if near else f"Commands: {', '.join(known)}."
             ctx.fail(f"No such command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -140,6 +148,10 @@ def _with_suggestion(error: click.NoSuchOption) -> click.UsageError:
     """The error with the one option that was probably meant, or what replaces it, instead of all that look alike."""
     if gone := removed(_named(error).rstrip(), error.option_name):
         return click.UsageError(gone, error.ctx)
+    for one in extensions.KNOWN:
+        if any(error.option_name in names for names in one.options.values()) and one not in extensions.installed():
+            text = f"{error.option_name!r} needs the extension {one.name}. Install it: {one.install}."
+            return click.NoSuchOption(error.option_name, text, ctx=error.ctx)
     options = [option for one in (error.ctx.command.params if error.ctx else ()) for option in one.opts]
     known = {option.lstrip("-").replace("-", "_"): option for option in options if option.startswith("--")}
     near = meant(error.option_name.lstrip("-"), known)

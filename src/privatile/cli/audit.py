@@ -1,4 +1,4 @@
-"""`privatile audit`: measure the privacy of a client, or of a peer, from outside."""
+"""`privatile audit`: measure the privacy of a client from outside."""
 
 import shlex
 import shutil
@@ -14,11 +14,8 @@ from privatile.errors import InputError, PrivatileError
 @click.option(
     "--off", type=float, default=0.02, show_default=True, help="Find a truth rate that is wrong by this share."
 )
-@click.option("--peer", is_flag=True, help="Audit the process of a federation without a coordinator (`peer run`).")
-@click.option(
-    "--command", help="Another client to audit; it takes the arguments of `privatile join`, or of `privatile peer run`."
-)
-def audit(epsilon: float, off: float, peer: bool, command: str | None) -> None:
+@click.option("--command", help="Another client to audit; it takes the arguments of `privatile join`.")
+def audit(epsilon: float, off: float, command: str | None) -> None:
     """Run the real client against planted data and measure what its answers and its files give away.
 
     Several sites are asked as in a real run, again from copies of their folders, under another study, and in cohorts of
@@ -27,22 +24,15 @@ def audit(epsilon: float, off: float, peer: bool, command: str | None) -> None:
     noise with 0.75 of its variance or less, 7% of the records of cohorts below 100 telling the truth, 40% of the coins
     used twice; for other values this was not measured. No audit finds a client that recognises it, or that leaks by
     another way than counts and files.
-
-    With --peer four organizations hold a run without a coordinator, and hold it again from copies of their folders. The
-    questions are the run's own; the files are planted, so that every truth is known. In the middle all are killed, and
-    asked again in a new log.
     """
-    if peer:
-        from privatile.federation.audit.peer_audit import audit_peer as measure
-    else:
-        from privatile.federation.audit.audit import audit as measure
+    from privatile.federation.audit.audit import audit as measure
 
     if not 0.0 < off < 1.0:
         raise InputError(f"--off is a share and must lie inside (0, 1); got {off:g}. 0.02 finds a rate wrong by 2%.")
     found = measure(epsilon, _words(command), off=off, say=lambda line: click.echo(line, err=True))
     click.echo(found.to_text())
     if not found.passed:
-        raise PrivatileError(f"the {found.audited} does not pass the audit; see above.")
+        raise PrivatileError("the client does not pass the audit; see above.")
 
 
 def _words(command: str | None) -> list[str] | None:

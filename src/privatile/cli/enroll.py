@@ -16,8 +16,8 @@ from privatile.cli.options import file, number
 def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_key: bool) -> None:
     """Make this site's key and limits, and the enrolment file to send back. The key never leaves this machine."""
     from privatile.api.folders import state_folder
+    from privatile.federation.setup.directory import check_coordinated
     from privatile.federation.setup.invitation import read_invitation
-    from privatile.federation.setup.peer_roster import check_coordinated
     from privatile.federation.site.folder import Site
     from privatile.federation.site.folder import enroll as enroll_site
     from privatile.federation.site.limits import COUNT_TWICE

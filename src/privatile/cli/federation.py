@@ -97,10 +97,6 @@ def federation() -> None:
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address the embedded broker listens on.")
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of the embedded broker.")
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own, for the invitations.")
-@click.option(
-    "--leaderless", is_flag=True, help="No coordinator: the clients run `privatile peer`, and agree by a log."
-)
-@click.option("--tolerate", type=int, help="With --leaderless: how many clients may lie; 0 unless given.")
 def init(
     directory: "Directory",
     clients: tuple[str, ...],
@@ -112,26 +108,16 @@ def init(
     listen: str,
     port: int,
     brokers: tuple[str, ...],
-    leaderless: bool,
-    tolerate: int | None,
     is_open: bool,
     **study: Any,
 ) -> None:
-    """Write a new federation into DIR: study, authority, keys, one invitation per client.
-
-    With --leaderless: the study and one invitation for all, which holds no keys.
-    """
+    """Write a new federation into DIR: study, authority, keys, one invitation per client."""
     from privatile.federation.setup.broker_configuration import BrokerSettings
     from privatile.federation.setup.directory import initialize, new_identity
     from privatile.federation.study.study import FederationStudy
 
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
-    if leaderless or tolerate is not None:
-        from privatile.cli.peer import check_options
-
-        is_open = is_open or study["design"] == "open"
-        check_options(leaderless=leaderless, is_open=is_open, hosts=hosts, brokers=brokers)
     columns: dict[str, dict[str, Any]] = {
         "epsilon": by_client("epsilon", epsilon, clients),
         "weight": by_client("weight", weight, clients),
@@ -143,13 +129,12 @@ def init(
     columns["weight"] = columns["weight"] or by_size(columns["records"])
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
-    if leaderless or tolerate is not None:
-        from privatile.cli.peer import write_study
-
-        write_study(directory.path, FederationStudy.from_dict(plain | {"tolerate": tolerate or 0}))
+    agreed = FederationStudy.from_dict(plain)
+    if agreed.extension is not None:
+        agreed.extension.begin(directory.path, agreed)
         return
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
-    made = initialize(directory.path, FederationStudy.from_dict(plain), settings, brokers)
+    made = initialize(directory.path, agreed, settings, brokers)
     click.echo(f"study        {made.study_file}  (hash {made.study().digest[:16]})")
     click.echo(f"coordinator  {made.key().public.fingerprint}  <- sites compare this fingerprint")
     for name in clients:

@@ -38,8 +38,8 @@ def join(
     from privatile.federation.monitoring import start_logging
     from privatile.federation.run.join import join_run
     from privatile.federation.run.units import systemd_unit
+    from privatile.federation.setup.directory import check_coordinated
     from privatile.federation.setup.invitation import read_invitation
-    from privatile.federation.setup.peer_roster import check_coordinated
     from privatile.federation.site.folder import find_site
 
     check_coordinated(invitation)

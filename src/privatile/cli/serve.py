@@ -30,12 +30,10 @@ def serve(
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
     from privatile.federation.monitoring import start_logging
+    from privatile.federation.run.folders import open_organizer
     from privatile.federation.run.serve import ServeOptions, serve_run
-    from privatile.federation.setup.directory import Directory
-    from privatile.federation.setup.peer_roster import check_coordinated
 
-    check_coordinated(folder)
-    directory = Directory(folder)
+    directory = open_organizer(folder)
     if install_unit is not None:
         from privatile.federation.run.units import systemd_unit
 

@@ -1,4 +1,4 @@
-"""What `privatile join` and `privatile peer run` share: the options of a site that answers from its own file.
+"""The options of a site that answers from its own file: those of `privatile join`.
 
 Also the question whether to take part, and the words of a unit that does so.
 """

@@ -46,6 +46,7 @@ def verify(
     from privatile.federation.record.verification import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
+    from privatile.server.extensions import of_study
     from privatile.survey.record import is_survey_record, verify_survey_record
 
     if countersign and invitation is None:
@@ -56,11 +57,8 @@ def verify(
             raise InputError("a survey's record is signed by its organiser alone: leave out --countersign.")
         checked = verify_survey_record(content, transcript)
     else:
-        if countersign and "peers" in content["signatures"]:
-            raise InputError(
-                "this record has no coordinator: an organization signs it with `privatile release DIR --sign "
-                f"{record}`, where DIR is its own folder."
-            )
+        if countersign and (extension := of_study(content["body"].get("study"))) is not None:
+            raise InputError(extension.how_to_sign(record))
         checked = verify_record(content, transcript)
     recomputed = transcript is not None
     if as_json:

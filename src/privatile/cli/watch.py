@@ -18,11 +18,10 @@ SHOWN_CLIENTS = 12
 SHOWN_EVENTS = 5
 WIDE = 50
 BARS = "▁▂▃▄▅▆▇█"
-COLOURS = {"finished": "green", "running": "cyan", "paused": "bold red", "aborted": "bold red"}
-COLOURS |= dict.fromkeys(("quarantined", "two holders", "log lost", "no broker", "silent"), "bold red")
+COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "no news": "yellow", "waiting": "yellow"}
+"""Of a badge; every other one is red."""
 AT_REST = {
-    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`, `peer run`) continues "
-    "from here.",
+    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
     "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
     "aborted": "The run was ended for good; what was answered stays spent.",
 }
@@ -82,8 +81,8 @@ def picture(state: dict[str, Any]) -> "RenderableType":
 
     if state["waiting"]:
         return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
-    colour = COLOURS.get(state["badge"]["kind"], "yellow")
-    seen = f", as {printable(state['peer'])} sees it" if state["peer"] else ""
+    colour = COLOURS.get(state["badge"]["kind"], "bold red")
+    seen = f", as {printable(state['organization'])} sees it" if state["organization"] else ""
     parts: list[RenderableType] = [
         Text.assemble(
             (f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}{seen}"

@@ -206,13 +206,14 @@ def urgency(state: dict[str, Any]) -> int:
     ['quarantined', 'silent', 'running', 'finished']
     """
     order = ("unreadable", *KINDS, "aborted", "no news", "waiting", "running", "finished")
-    return order.index(state["badge"]["kind"])
+    kind = state["badge"]["kind"]
+    return order.index(kind if kind in order else "no broker")  # an extension has alarms of its own
 
 
 def health_of(run: LiveRun) -> dict[str, Any]:
     """A run's state in a few facts, for programs that watch it."""
     state = run.state
-    known = {name: state.get(name) for name in ("run", "peer", "status", "done", "planned")}
+    known = {name: state.get(name) for name in ("run", "organization", "status", "done", "planned")}
     more = {name: state.get(name) for name in ("waits_for", "trouble")}
     return {**known, **more, "badge": state["badge"]["text"], "alarms": state["alarms"]}
 

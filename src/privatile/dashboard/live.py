@@ -26,12 +26,12 @@ from privatile.server.alarms import (
     Alarm,
     Badge,
     badge,
-    is_leaderless,
     read_alarms,
     run_state,
+    sign_of_life,
     silent_rounds,
 )
-from privatile.server.folder import PEER_FILE, STUDY_FILE, begins, for_all_peers, is_for_all_peers, seen_by
+from privatile.server.folder import folder_facts, no_run_in
 from privatile.server.run_file import RunStore
 from privatile.server.writer import run_lives
 
@@ -59,8 +59,8 @@ EVENTS = 50
 def find_run(path: Path) -> Path:
     """A run's file: itself, or the one in a federation's folder; one in which no run will ever be is refused."""
     found = path / "run.db" if path.is_dir() else path
-    if found.name == "run.db" and not found.exists() and is_for_all_peers(found.parent):
-        raise InputError(for_all_peers(found.parent))
+    if found.name == "run.db" and not found.exists() and (why := no_run_in(found.parent)):
+        raise InputError(why)
     return found
 
 
@@ -110,8 +110,8 @@ class LiveRun:
         events = [dict(zip(columns, row, strict=True)) for row in rows]
         clients = _clients(record.view(), silent, dict(quarantined), heard, alarms)
         self.state = _state(record.view(), status, events, clients) | {
-            "peer": seen_by(Path(store.path)),
-            "sign_of_life": _sign_of_life(store),
+            "organization": None if (facts := folder_facts(self.path.parent)) is None else facts.organization,
+            "sign_of_life": sign_of_life(store)[1] if store.query("SELECT 1 FROM federation") else "last answer",
             "badge": badge(status, alarms)._asdict(),
             "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in alarms[:SHOWN_CLIENTS]],
         }
@@ -152,12 +152,10 @@ class LiveRun:
 
 def nothing_yet(path: Path) -> dict[str, Any]:
     """The state before there is a run's file: what the page waits for, in words."""
-    folder = path.parent
     if path.is_file():
         waits_for = f"the first look at the run's file {path}"
-    elif (folder / STUDY_FILE).is_file():
-        who = "this organization" if (folder / PEER_FILE).is_file() else "the coordinator"
-        waits_for = f"{who}: `{begins(folder)}` begins the run"
+    elif (facts := folder_facts(path.parent)) is not None:
+        waits_for = f"{facts.holder}: `{facts.begins}` begins the run"
     else:
         waits_for = f"the run's file {path}: the command that makes it has not begun to ask"
     return {
@@ -210,13 +208,6 @@ def _rate(times: Floats, now: float) -> float | None:
     if lasted <= 0 or waits > max(RECENT, 3 * lasted / count):
         return None
     return count / (lasted + max(waits - lasted / count, 0.0))
-
-
-def _sign_of_life(store: RunStore) -> str:
-    """What the time beside a client is, in two words."""
-    if not store.query("SELECT 1 FROM federation"):
-        return "last answer"
-    return "last entry" if is_leaderless(store) else "last heard"
 
 
 def _level(level: LevelView) -> dict[str, Any]:

@@ -146,7 +146,7 @@ RUN_METRICS = (
     Metric(Counter, "silent", "Answers that were missing when a round was closed."),
     Metric(Counter, "counted", "Answers that were counted.", "client"),
 )
-"""Of whoever computes a run: a coordinator, or a peer."""
+"""Of every process that computes a run."""
 
 COORDINATOR_METRICS = (
     *RUN_METRICS,

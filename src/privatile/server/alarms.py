@@ -6,17 +6,15 @@ One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run
     quarantined   a client's answers do not count until the organizer decides
     two holders   two processes used one client's key at the same time; both have stopped
     paused        the run waits for people or for missing answers
-    log lost      without a coordinator: the log does not hold what this peer has applied; it signs nothing
-    no broker     the coordinator, or a peer, has no connection with the broker
+    no broker     the run's process has no connection with the broker
     stopped       no process continues the run
     silent        a client has missed the last round, or has not answered for as long as the study's deadline; in an
                   open study, where perhaps nobody came: it has given no sign of life for a minute
     waiting       a client was never heard of, and a round waits for it
 
-A run that is over has none of them.
+A run that is over has none of them. An extension may add some, which begin and end by events (`all_kinds`).
 """
 
-import contextlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +23,10 @@ from typing import NamedTuple, Protocol
 from privatile.core.words import duration
 from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
+from privatile.server.extensions import Extension, of_file
 from privatile.server.run_file import RunStore, Statement
 
-KINDS = ("quarantined", "two holders", "paused", "log lost", "no broker", "stopped", "silent", "waiting")
+KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
 """The worst first."""
 
 CLIENT_KINDS = ("quarantined", "two holders", "silent", "waiting")
@@ -48,16 +47,11 @@ NO_PROCESS = "no process continues this run; the same command continues it"
 SETTLING = 2.0
 """Seconds: what a client sent before both holders of its key have stopped may arrive so much later."""
 
-SIGN_OF_LIFE = {False: "heard", True: "last entry in the log"}
-"""What the time in `heard` is, with a coordinator and without one. A site tells its coordinator every few seconds that
-it is there; a peer writes into the log what a round needs, and nothing while the run is paused."""
+SIGN_OF_LIFE = ("heard", "last heard")
+"""What the time in `heard` is, in a word and in two."""
 
-_OPPOSITES = {
-    "paused": ("paused", "resumed"),
-    "log lost": ("log lost", "log back"),
-    "no broker": ("no broker", "broker back"),
-    "stopped": ("stopped", "started"),
-}
+_LASTING = {"paused": "resumed", "no broker": "broker back", "stopped": "started"}
+"""Alarms that begin with an event of their name, each with the event that ends it."""
 
 
 class Alarm(NamedTuple):
@@ -125,20 +119,24 @@ def is_aborted(store: RunStore) -> bool:
 
 def is_stopped(store: RunStore) -> bool:
     """Whether the coordinator said that it stops, and none has said since that it continues."""
-    return _condition(store, "stopped") is not None
-
-
-def is_leaderless(store: RunStore) -> bool:
-    """Whether the run's study has no coordinator."""
-    for (study,) in store.query("SELECT study FROM federation"):
-        with contextlib.suppress(ValueError, TypeError, RecursionError):
-            return "tolerate" in json.loads(study)
-    return False
+    return is_lasting(store, "stopped")
 
 
 def is_lasting(store: RunStore, kind: str) -> bool:
     """Whether a condition that begins and ends by events, such as `no broker`, has begun and not ended."""
-    return _condition(store, kind) is not None
+    return _condition(store, kind, _endings(of_file(store.query))[kind]) is not None
+
+
+def all_kinds(extension: Extension | None) -> tuple[str, ...]:
+    """The kinds of alarms of a run, the worst first."""
+    place = KINDS.index("no broker")
+    return (*KINDS[:place], *(extension.lasting if extension else ()), *KINDS[place:])
+
+
+def sign_of_life(store: RunStore) -> tuple[str, str]:
+    """What the time in `heard` is, in words and in two."""
+    extension = of_file(store.query)
+    return SIGN_OF_LIFE if extension is None else extension.sign_of_life
 
 
 def run_state(store: RunStore, alarms: Sequence[Alarm], *, alive: bool | None = True, now: float | None = None) -> str:
@@ -190,7 +188,7 @@ def read_alarms(
     now = time.time() if now is None else now
     if is_finished(store) or is_aborted(store):
         return []
-    heard = dict(store.query("SELECT client, at FROM heard"))
+    extension, heard = of_file(store.query), dict(store.query("SELECT client, at FROM heard"))
     found = [
         Alarm("quarantined", client, _last(store, "quarantined", client, now), reason)
         for client, reason in store.query("SELECT client, reason FROM quarantined")
@@ -200,13 +198,14 @@ def read_alarms(
     ):
         if heard.get(client, 0.0) <= at + SETTLING:
             found.append(Alarm("two holders", client, at, text))
-    noted = _from_events(store)
+    noted = _from_events(store, extension)
     stopped = [alarm for alarm in noted if alarm.kind == "stopped"]
     if alive is False and not stopped:
         since = max([store.created, *heard.values()])
         stopped = [Alarm("stopped", None, since, NO_PROCESS)]
-    found += stopped or [*noted, *_missing(store, silent, heard, now)]
-    return sorted(found, key=lambda alarm: (KINDS.index(alarm.kind), alarm.client or ""))
+    found += stopped or [*noted, *_missing(store, extension, silent, heard, now)]
+    kinds = all_kinds(extension)
+    return sorted(found, key=lambda alarm: (kinds.index(alarm.kind), alarm.client or ""))
 
 
 def _last(store: RunStore, kind: str, client: str, now: float) -> float:
@@ -214,33 +213,41 @@ def _last(store: RunStore, kind: str, client: str, now: float) -> float:
     return float(rows[0][0]) if rows and rows[0][0] is not None else now
 
 
-def _from_events(store: RunStore) -> list[Alarm]:
+def _from_events(store: RunStore, extension: Extension | None) -> list[Alarm]:
     """What lasts by its events. A round that was closed since ends it too: who has noted it may have been killed."""
     found = []
     rows = store.query(
         "SELECT max(r.at) FROM open_round o JOIN rounds r ON r.level = o.level AND r.round = o.round - 1"
     )
     last_round = rows[0][0] or 0.0
-    for kind in _OPPOSITES:
-        alarm = _condition(store, kind)
+    for begin, end in _endings(extension).items():
+        alarm = _condition(store, begin, end)
         if alarm is not None and alarm.since >= last_round:
             found.append(alarm)
     return found
 
 
-def _condition(store: RunStore, kind: str) -> Alarm | None:
+def _endings(extension: Extension | None) -> dict[str, str]:
+    return _LASTING if extension is None else {**_LASTING, **extension.lasting}
+
+
+def _condition(store: RunStore, begin: str, end: str) -> Alarm | None:
     """A condition whose begin and end are events: it lasts while the begin is the later of the two."""
     rows = store.query(
-        "SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", _OPPOSITES[kind]
+        "SELECT kind, at, text FROM events WHERE kind IN (?, ?) ORDER BY rowid DESC LIMIT 1", (begin, end)
     )
-    if not rows or rows[0][0] != kind:
+    if not rows or rows[0][0] != begin:
         return None
-    return Alarm(kind, None, rows[0][1], rows[0][2], was_asked_for=kind == "stopped")
+    return Alarm(begin, None, rows[0][1], rows[0][2], was_asked_for=begin == "stopped")
 
 
-def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, float], now: float) -> list[Alarm]:
+def _missing(
+    store: RunStore, extension: Extension | None, silent: Mapping[str, int], heard: Mapping[str, float], now: float
+) -> list[Alarm]:
     found: dict[str, Alarm] = {}
-    word = SIGN_OF_LIFE[is_leaderless(store)]
+    word, starts = (
+        (SIGN_OF_LIFE[0], "privatile join") if extension is None else (extension.sign_of_life[0], extension.joins)
+    )
     for client, rounds in silent.items():
         times = "the last round" if rounds == 1 else f"the last {rounds:,} rounds"
         since = heard.get(client, store.created)
@@ -248,7 +255,7 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
         last = f"; {word} {duration(now - heard[client])} ago" if client in heard else ""
         found[client] = Alarm("silent", client, since, f"{client} has missed {times}{last}")
     open_ended = store.spec.design == "open"
-    for number, since, deadline, starts, clients in _awaited(store):
+    for number, since, deadline, clients in _awaited(store):
         for client in clients:
             late = now - heard.get(client, since) >= GONE if open_ended else now - since >= deadline
             if client not in heard:
@@ -263,17 +270,16 @@ def _missing(store: RunStore, silent: Mapping[str, int], heard: Mapping[str, flo
     return list(found.values())
 
 
-def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, str, list[str]]]:
-    """The open round, since when it is asked, the study's deadline, what starts a client, and who has not answered."""
+def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
+    """The open round, since when it is asked, the study's deadline, and who has not answered."""
     rows = store.query(
         "SELECT round, since, study, clients FROM awaited, federation WHERE round = (SELECT max(round) FROM open_round)"
-        # A peer's file has no open round, only those that a quorum has signed.
+        # The file of an extension may hold closed rounds alone.
         " OR NOT EXISTS (SELECT 1 FROM open_round) AND round > (SELECT coalesce(max(round), 0) FROM rounds)"
     )
     for number, since, study, clients in rows:
         try:
             plain, names = json.loads(study), [str(client) for client in json.loads(clients)]
-            starts = "privatile join" if plain.get("tolerate") is None else "privatile peer run"
-            yield number, since, float(plain["deadline"]), starts, names
+            yield number, since, float(plain["deadline"]), names
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise StoreError(f"{store.path} is damaged and cannot be read. Restore it from a backup.") from None

@@ -11,7 +11,8 @@ from privatile import __version__
 from privatile.core.sqlite_types import is_as_declared, wrong_column
 from privatile.core.words import printable
 from privatile.errors import StoreError
-from privatile.server.folder import STUDY_FILE, begins, for_all_peers, is_for_all_peers
+from privatile.server.extensions import of_file
+from privatile.server.folder import folder_facts, no_run_in
 from privatile.server.program import named, program
 
 FORMAT = 3
@@ -55,29 +56,8 @@ FEDERATION = (
 )
 """What a federation keeps beside the counts (`federation.coordinator.journal`)."""
 
-PEER = (
-    "CREATE TABLE IF NOT EXISTS peer (roster TEXT NOT NULL, epoch INTEGER NOT NULL, base INTEGER NOT NULL,"
-    " settled INTEGER NOT NULL, position INTEGER NOT NULL, last TEXT NOT NULL, restored INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS peer_entries (place INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sender TEXT NOT NULL,"
-    " payload BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS peer_slots (slot INTEGER PRIMARY KEY, chain TEXT NOT NULL, asks TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS peer_chain (round INTEGER PRIMARY KEY, chain TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS peer_notes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
-    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS peer_votes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
-    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS peer_proof (client TEXT PRIMARY KEY, payload TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS peer_evidence (round INTEGER NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL,"
-    " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS peer_unsigned (round INTEGER NOT NULL, client TEXT NOT NULL, times INTEGER NOT NULL,"
-    " PRIMARY KEY (round, client)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS peer_undecided (place INTEGER PRIMARY KEY, action TEXT NOT NULL, client TEXT,"
-    " voters TEXT NOT NULL)",
-)
-"""What a peer of a federation without a coordinator keeps besides (`federation.replica.peer_log`)."""
-
 REQUIRED = "".join(f"{statement};\n" for statement in OWN)
-OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, ENDING, *FEDERATION, *PEER))
+OPTIONAL = "".join(f"{statement};\n" for statement in (WRITER, LEDGER, ENDING, *FEDERATION))
 
 
 def check_file(look: sqlite3.Connection, path: str | Path) -> None:
@@ -101,7 +81,9 @@ def check_file(look: sqlite3.Connection, path: str | Path) -> None:
             f"{named(__version__, program())}, which reads format {FORMAT}. Read it with the version that wrote it."
         )
     try:
-        if not is_as_declared(look, REQUIRED, OPTIONAL):
+        extension = of_file(look.execute)
+        added = "" if extension is None else "".join(f"{statement};\n" for statement in extension.tables)
+        if not is_as_declared(look, REQUIRED, OPTIONAL + added):
             raise StoreError(
                 f"{path} was altered or is damaged: it holds tables, views, indices or triggers that privatile does "
                 "not make, or lacks its own. Restore it from a backup, or ask for the file as it was."
@@ -120,10 +102,11 @@ def missing_run(path: str | Path) -> StoreError:
     """The error for a file that does not exist."""
     if Path(path).is_dir():
         return StoreError(f"{path} is a folder, not a run file. Give the path of a file.")
-    if is_for_all_peers(folder := Path(path).parent):
-        return StoreError(for_all_peers(folder))
-    if (folder / STUDY_FILE).is_file():
-        return StoreError(f"the run of {folder} has not begun. `{begins(folder)}` begins it.")
+    folder = Path(path).parent
+    if why := no_run_in(folder):
+        return StoreError(why)
+    if (facts := folder_facts(folder)) is not None:
+        return StoreError(f"the run of {folder} has not begun. `{facts.begins}` begins it.")
     return StoreError(f"there is no run file {path}. `privatile estimate … --save {path}` makes one.")
 
 

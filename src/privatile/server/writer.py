@@ -12,7 +12,7 @@ from typing import Any
 
 from privatile.errors import StoreError
 from privatile.estimator.spec import RunSpec
-from privatile.server.folder import is_held, process_file
+from privatile.server.folder import folder_facts, is_held
 from privatile.server.run_file import RunStore
 from privatile.server.run_tables import WRITER
 
@@ -73,9 +73,9 @@ def run_lives(store: RunStore) -> bool | None:
 
     One rule for `status`, `check`, `watch` and dashboard.
     """
-    path = process_file(Path(store.path).parent)
-    if path is not None:
+    facts = folder_facts(Path(store.path).parent)
+    if facts is not None:
         # Another user's folder, or a system without such locks: the file may know.
         with contextlib.suppress(OSError, ImportError):
-            return is_held(path)
+            return is_held(facts.process_file)
     return writer_lives(store.query("SELECT machine, process FROM writer"))

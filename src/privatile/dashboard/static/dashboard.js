@@ -211,7 +211,7 @@
     if (next.waiting) { withCommands(at("waits-for"), next.waits_for); return; }
     for (const node of document.querySelectorAll("[data-live]")) node.hidden = isOver();  // of a run that goes on only
     say("chart-title", isOver() ? "How it got there" : "How it is going");
-    say("run", next.run + (next.peer ? `, as ${next.peer} sees it` : "") + (next.simulated ? " · simulated" : ""));
+    say("run", next.run + (next.organization ? `, as ${next.organization} sees it` : "") + (next.simulated ? " · simulated" : ""));
     const choice = at("level"), choices = next.levels.map((level) => String(level.level));
     at("level-choice").hidden = choices.length < 2;
     if (choice.dataset.key !== choices.join()) {

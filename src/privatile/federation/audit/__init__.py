@@ -11,19 +11,12 @@ ratio      exact bounds for the likelihood ratio of a report, and how many repor
 session    the auditor as coordinator of client processes
 processes  how a process is started
 quiet      whether a planted value is in anything that a process wrote or sent
-
-peer_audit    the same for the process of a federation without a coordinator
-peer_plan     its files and sizes of cohorts; what its runs have asked
-peer_session  the auditor as operator of all peers of a run
 """
 
 __all__ = [
     "audit",
     "checks",
     "judgement",
-    "peer_audit",
-    "peer_plan",
-    "peer_session",
     "plan",
     "planted",
     "processes",

@@ -55,9 +55,6 @@ class Audit:
     epsilon: float
     reports: int
     findings: tuple[Finding, ...]
-    audited: str = "client"
-    """What was audited, in a word."""
-    remarks: tuple[str, ...] = (WHAT_IS_FOUND, WHAT_IS_NOT_FOUND)
 
     @property
     def passed(self) -> bool:
@@ -71,8 +68,8 @@ class Audit:
         numbers = (
             "" if alone() else " Process numbers differed between sittings: coins seeded with them were not tested."
         )
-        verdict = f"The {self.audited} {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
-        return "\n".join([*lines, verdict, *self.remarks])
+        verdict = f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
+        return "\n".join([*lines, verdict, WHAT_IS_FOUND, WHAT_IS_NOT_FOUND])
 
 
 class _SilenceError(Exception):

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.plan import Questions
+from privatile.federation.audit.plan import Plan
 from privatile.federation.audit.scores import (
     Counts,
     at_most,
@@ -99,7 +99,7 @@ class Checked:
         return self.labels[int(self.chances[audit].argmin())]
 
 
-def run_checks(plan: Questions, transcript: Transcript, rng: np.random.Generator) -> list[Checked]:
+def run_checks(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[Checked]:
     """All checks; `rng` spreads the scores of counts between those of their neighbours."""
     table = Table(plan)
     counts = np.concatenate([transcript[key] for key in table.rows], axis=1)
@@ -130,8 +130,8 @@ class _Scores:
         sites = [site for name, site in rows if name == sitting]
         first = np.concatenate([np.arange(rows["first", s].start, rows["first", s].stop) for s in sites])
         then = np.concatenate([np.arange(rows[sitting, s].start, rows[sitting, s].stop) for s in sites])
-        # Other records, or other questions: comparable where all truths are the same.
-        if sitting != "copy" or not self.table.plan.fixed:
+        # Other records: comparable where all truths are the same.
+        if sitting != "copy":
             same = self.table.same_truth[first]
             first, then = first[same], then[same]
         difference = self.counts[:, first] - self.counts[:, then]
@@ -150,7 +150,7 @@ def _both_tails(words: str, scores: Floats) -> Iterator[Test]:
 def _share(found: _Scores) -> Iterator[Test]:
     size = np.sqrt(found.table.length)
     # A share of records that tell the truth moves a count by so much, up where most truths are 1, else down.
-    lies = size * (found.table.shares - 0.5) * found.table.law_known
+    lies = size * (found.table.shares - 0.5)
     for words, places in found.table.groups:
         if len(places) < FEWEST:
             continue
@@ -286,13 +286,13 @@ def _compared(found: _Scores, sitting: str, words: str) -> Iterator[Test]:
 def _parity(found: _Scores) -> Iterator[Test]:
     table = found.table
     for words, mask in (("all questions", table.length >= 1), ("same truth", table.same_truth)):
-        places = table.pooled[(mask & table.law_known)[table.pooled]]
+        places = table.pooled[mask[table.pooled]]
         even = (1.0 + (1.0 - 2.0 * table.shares[places]) ** table.length[places]) / 2.0
         few, many = sum_tails(np.count_nonzero(found.counts[:, places] % 2 == 0, axis=1), even)
         yield f"even counts, {words}: too few", few
         yield f"even counts, {words}: too many", many
     for least in (1, 10, 30):
-        pairs = [places[(table.length >= least)[places] & table.law_known[places]] for places in table.sequences()]
+        pairs = [places[table.length[places] >= least] for places in table.sequences()]
         for start in (0, 1):
             first = np.concatenate([places[start:-1:2] for places in pairs])
             second = np.concatenate([places[start + 1 :: 2] for places in pairs])

@@ -9,7 +9,7 @@ import numpy as np
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.words import counted
 from privatile.federation.audit.checks import Transcript, run_checks
-from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan, Questions, Sitting
+from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Plan, Sitting
 from privatile.federation.audit.ratio import ratio_bounds
 from privatile.federation.audit.scores import more_than
 
@@ -30,12 +30,6 @@ def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[
     """The findings of one audit whose client has answered every question."""
     findings = [find_ratio(plan, transcript)] if "long" in plan.parts else []
     findings += [find_whole(plan.whole, transcript)] if "whole" in plan.parts else []
-    return [*findings, *compare_counts(plan, transcript, rng)]
-
-
-def compare_counts(plan: Questions, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
-    """What the checks find in the counts."""
-    findings = []
     for check in run_checks(plan, transcript, rng) if plan.sittings else ():
         probability = float(check.probability[0])
         seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"

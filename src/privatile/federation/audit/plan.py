@@ -18,7 +18,6 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,18 +130,6 @@ class Sitting:
             yield {site: tuple(questions) for site, questions in of_round[number].items()}
 
 
-class Questions(Protocol):
-    """What was asked: all that the checks look at."""
-
-    @property
-    def sittings(self) -> tuple[Sitting, ...]:
-        """Those whose counts are compared with honest coins."""
-
-    @property
-    def fixed(self) -> bool:
-        """Whether no answer has changed a question."""
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """All sittings of an audit, in order."""
@@ -156,7 +143,6 @@ class Plan:
     whole: Sitting
     long: Sitting
     parts: Collection[str] = PARTS
-    fixed: bool = True
 
     @property
     def held(self) -> tuple[Sitting, ...]:

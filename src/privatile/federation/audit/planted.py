@@ -4,14 +4,13 @@
     edges   half of the records missing; the others outside the range, at its ends, and in its outer fifths
     equal   people with one record each, all of one value
     people  people with one row, and people with three
-    outside records below the range of a run and above it: they have the same truth whatever is asked
 
 A marked value has nine digits: it is looked for in all that a client writes and sends. Queries are multiples of 0.5,
 which share no six digits with a marked value.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,9 +19,6 @@ from privatile.core.arrays import Floats
 from privatile.federation.audit.scores import Counts
 
 RANGE = (0.0, 100_000.0)
-
-RUN_RANGE = (19_000.0, 81_000.0)
-"""The range of a study whose questions the auditor does not choose: there is room for values on both sides of it."""
 
 VALUE_SHARES = (0.02, 0.08, 0.40, 0.40, 0.08, 0.02)
 """Shares of the records of a spread file in its first, second … cluster, in rising order."""
@@ -138,31 +134,6 @@ def people(records: int, query: float, rng: np.random.Generator) -> PlantedFile:
     low = records // 2
     values = marked(1000.0 * (query // 1000.0 + np.array([-1.0, 1.0])), rng)
     return PlantedFile(values, np.array([low, records - low]), people=_identifier(rng), rows=(3, 1))
-
-
-def outside(below: int, above: int, rng: np.random.Generator) -> PlantedFile:
-    """So many records below the range of a run, and so many above it, three values on either side.
-
-    >>> file = outside(20, 10, np.random.default_rng(1))
-    >>> file.records, file.above(np.array(RUN_RANGE)).round(6).tolist()
-    (30, [0.333333, 0.333333])
-    """
-    values, copies = [], []
-    for records, places in ((below, np.arange(10.0, 18.0)), (above, np.arange(82.0, 98.0))):
-        if records:
-            values.append(marked(1000.0 * np.sort(rng.choice(places, 3, replace=False)), rng))
-            copies.append(_copies(np.array([0.3, 0.6, 0.1]), records))
-    return PlantedFile(np.concatenate(values), np.concatenate(copies))
-
-
-def with_people(file: PlantedFile, rows: tuple[int, ...], rng: np.random.Generator) -> PlantedFile:
-    """The file with a column of people, who have so many rows by their value."""
-    return replace(file, people=_identifier(rng), rows=rows)
-
-
-def half_missing(file: PlantedFile) -> PlantedFile:
-    """The file with as many records more, without a value."""
-    return replace(file, missing=file.records)
 
 
 def _identifier(rng: np.random.Generator) -> str:

@@ -1,4 +1,4 @@
-"""The audited program as a process: its folder, its environment, its output; the same for every kind of client."""
+"""The audited program as a process: its folder, its environment, its output."""
 
 import contextlib
 import os

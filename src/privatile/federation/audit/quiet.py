@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from privatile.federation.audit.judgement import Finding
@@ -11,35 +11,20 @@ from privatile.federation.audit.processes import FILE
 from privatile.federation.setup.broker_configuration import BROKER_LOG
 
 
-def find_quiet(
-    folder: Path,
-    files: Iterable[PlantedFile],
-    received: Collection[bytes] = (),
-    *,
-    numbers: Iterable[float] | None = None,
-) -> Finding:
-    """Whether no planted value, and nobody's identifier, is in a file of the folder or in a message.
-
-    `numbers` are those that a run has asked. They have as many digits as they like, so a value must show more of its
-    own, and digits that a question has, too, tell nothing.
-    """
-    planted = list(files)
-    values = sorted({value for file in planted for value in file.marks})
-    traces = traces_of(values, digits=6 if numbers is None else 8)
-    texts = "" if numbers is None else " ".join(map(repr, numbers))
-    traces = [trace for trace in traces if not texts or trace.decode("latin-1") not in texts]
-    traces += sorted({file.people.encode() for file in planted if file.people})
+def find_quiet(folder: Path, files: Collection[PlantedFile], received: Collection[bytes]) -> Finding:
+    """Whether a planted value, or somebody's identifier, is in a file of the folder or in a message."""
+    traces = traces_of(sorted({value for file in files for value in file.marks}))
+    traces += sorted({file.people.encode() for file in files if file.people})
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     for path in paths:
         if path.name != FILE and has_trace(path.name, path.read_bytes(), traces):
             return Finding("quiet", False, f"a planted value is in {path.name}")
     if any(has_trace("", payload, traces) for payload in received):
         return Finding("quiet", False, "a planted value crossed the wire")
-    messages = f" and {len(received)} messages" if numbers is None else ", the servers' streams among them"
-    return Finding("quiet", True, f"no planted value in {len(paths)} files{messages}")
+    return Finding("quiet", True, f"no planted value in {len(paths)} files and {len(received)} messages")
 
 
-def traces_of(values: list[float], digits: int = 6) -> list[bytes]:
+def traces_of(values: list[float]) -> list[bytes]:
     """Planted values as a file or a message could hold them: digits, the eight bytes of a number, those in hexadecimal.
 
     >>> traces_of([31415.9267])[:4]
@@ -50,9 +35,8 @@ def traces_of(values: list[float], digits: int = 6) -> list[bytes]:
     traces = []
     for value in values:
         every = f"{value:.4f}".replace(".", "")
-        shown = every[:digits]
-        texts = [f"{shown[:5]}.{shown[5:]}", f"{shown[:5]},{shown[5:]}", f"{shown[0]}.{shown[1:]}"]
-        texts += [every] if digits == 6 else []  # among many hashes some have nine digits in a row
+        shown = every[:6]
+        texts = [f"{shown[:5]}.{shown[5:]}", f"{shown[:5]},{shown[5:]}", f"{shown[0]}.{shown[1:]}", every]
         traces += [text.encode() for text in texts]
         for number in (struct.pack("<d", value), struct.pack(">d", value)):
             traces += [number, number.hex().encode(), number.hex().upper().encode()]

@@ -1,9 +1,4 @@
-"""All questions of a plan side by side, and the groups of them that are tested.
-
-Where answers have changed questions, as in a run, no group and no weight may depend on an answer: else an honest client
-would fail too often. A score depends on nothing before it, whatever was asked. So what is fixed beforehand is tested as
-ever: site, level, round, size of the cohort, and the truths of a file whose records have one truth for every question.
-"""
+"""All questions of a plan side by side, and the groups of them that are tested."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -11,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.federation.audit.plan import Asks, Questions
+from privatile.federation.audit.plan import Asks, Plan
 
 Indices = NDArray[np.intp]
 
@@ -22,7 +17,7 @@ SIZES = (1, 2, 10, 30, 100, 1000)
 class Table:
     """All questions of a plan side by side, and the groups that are tested."""
 
-    def __init__(self, plan: Questions) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.rows: dict[tuple[str, str], slice] = {}
         parts: list[tuple[str, str, Asks]] = [
@@ -51,8 +46,6 @@ class Table:
             [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
         )
         """The copy asks the first sitting's records: beside the first it is tested by its differences alone."""
-        self.law_known = self.same_truth | plan.fixed
-        """Whose chances no answer has changed."""
 
     @cached_property
     def groups(self) -> list[tuple[str, Indices]]:
@@ -65,9 +58,6 @@ class Table:
             "few records above or below": ~self.same_truth & (abs(above - 0.5) >= 0.4),
             "records on both sides": ~self.same_truth & (abs(above - 0.5) < 0.4),
         }
-        if not self.plan.fixed:
-            del truths["few records above or below"]
-            truths["records on both sides"] = ~self.same_truth
         phases = {
             "the first round": self.round == 1,
             "rounds 2 to 10": (self.round >= 2) & (self.round <= 10),
@@ -84,9 +74,8 @@ class Table:
         for words, mask in phases.items():
             masks |= {words: mask, f"{words}, same truth": mask & self.same_truth}
             masks[f"{words}, records on both sides"] = mask & ~self.same_truth
-        if self.plan.fixed:
-            masks["queries at the low end"] = self.query < low + 0.1 * (high - low)
-            masks["queries at the high end"] = self.query > high - 0.1 * (high - low)
+        masks["queries at the low end"] = self.query < low + 0.1 * (high - low)
+        masks["queries at the high end"] = self.query > high - 0.1 * (high - low)
         for level in sorted(set(self.level.tolist())):
             masks[f"level {level:g}"] = self.level == level
         return [
@@ -108,9 +97,7 @@ class Table:
         return [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
 
     def alike(self) -> list[Indices]:
-        """Questions of one query to one site in one sitting, without the copy; none where answers have chosen it."""
-        if not self.plan.fixed:
-            return []
+        """Questions of one query to one site in one sitting, without the copy."""
         return [
             places[self.query[places] == query]
             for places in self.sequences()

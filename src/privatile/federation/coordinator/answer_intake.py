@@ -219,7 +219,7 @@ class AnswerIntake:
     ) -> Verdict:
         """Judge a payload from `client`'s answer subject; count it if it is an answer to this round.
 
-        `read` checks a payload's signature: an entry of a log (`federation.replica`) is read in another way.
+        `read` checks a payload's signature: an extension reads it in another way.
         """
         signer = self._signers.get(client)
         if signer is None:

@@ -103,7 +103,7 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
 
 @contextlib.contextmanager
 def released_file(directory: Directory) -> Iterator[RunStore]:
-    """The run's file of an organizer or a peer, as it stands; refused where it is not a run of the folder's study."""
+    """The run's file of a folder, as it stands; refused where it is not a run of the folder's study."""
     if not directory.store_file.exists():
         raise StoreError(f"{directory.store_file}: the run has not begun; there is nothing to release.")
     with RunStore.frozen(directory.store_file) as store:
@@ -113,7 +113,7 @@ def released_file(directory: Directory) -> Iterator[RunStore]:
 
 
 def run_facts(study: FederationStudy, store: RunStore, results: Iterable[QuantileResult]) -> dict[str, Any]:
-    """What every record says of its run, with or without a coordinator."""
+    """What every record of a federation says of its run."""
     return {
         "privatile_release": FORMAT,
         "software": SOFTWARE,

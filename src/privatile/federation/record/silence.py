@@ -104,7 +104,14 @@ def check_ledgers(
         checks.not_checked.append(f"the ledgers of {', '.join(sorted(across))} across their declared restore")
 
 
-def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, countersigned: Container[str]) -> None:
+def check_silence(
+    checks: Checks,
+    study: FederationStudy,
+    exchanged: Exchanges,
+    countersigned: Container[str],
+    *,
+    closed_by: str = "the coordinator's word alone",
+) -> None:
     """Check the counts against the study's rules, and flag the silence of clients that have not countersigned.
 
     A client that has countersigned tells itself which answers it gave. A count that is missing at one level is silence.
@@ -131,15 +138,12 @@ def check_silence(checks: Checks, study: FederationStudy, exchanged: Exchanges, 
     )
     more = f"; and {counted(len(untold) - MOST_NAMED, 'more client')}" if len(untold) > MOST_NAMED else ""
     few = sum(count < study.quorum for count in answers)
-    whose = "by the coordinator's word alone"
+    why = ""  # the quorum closes a coordinator's round early
     if study.is_open:
         why = " In an open study a client is silent while nobody comes."
-    elif study.tolerate is None:
+    elif study.extension is None:
         why = f" Rounds closed with fewer answers than the quorum of {study.quorum:,}: {few:,}."
-    else:  # there the quorum of a coordinator, which closes a round early, has no meaning
-        voters = counted(study.votes_to_close, "organization")
-        whose, why = f"by the votes of at least {voters} to close a round", ""
     checks.flagged.append(
-        f"silent clients, {whose}: {named}{more}.{why} Answers that were left out by somebody "
+        f"silent clients, by {closed_by}: {named}{more}.{why} Answers that were left out by somebody "
         "who had seen them would bias the result; a countersignature of the client shows whether it had answered"
     )

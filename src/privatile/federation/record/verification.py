@@ -3,7 +3,9 @@
 A body may hold anything: it was written by somebody else. Only the form that `read_record` checks is relied on.
 """
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,6 @@ from privatile.federation.record.checks import Checks
 from privatile.federation.record.common_checks import (
     check_end,
     check_recomputed,
-    check_study,
     check_study_and_signature,
     named_keys,
     part,
@@ -38,60 +39,63 @@ from privatile.federation.record.document import (
     is_signed,
     spent,
 )
-from privatile.federation.record.peers import check_peer_run, check_peers
 from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent, flag_ledger_gaps
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
+from privatile.server.extensions import of_study
 from privatile.server.run_file import RunStore
 
 Statements = dict[str, Statement]
 """What clients have signed about a record, by client."""
 
 
-def verify_record(record: dict[str, Any], transcript: Path | None = None, *, complete: bool = True) -> Checks:
-    """Check a record by itself and, given the run's file, recompute it from the counts alone.
-
-    A record without a coordinator is `complete` with the signatures of a quorum; it is checked before, too, by those
-    who are about to sign.
-    """
+def verify_record(record: dict[str, Any], transcript: Path | None = None) -> Checks:
+    """Check a record by itself and, given the run's file, recompute it from the counts alone."""
     checks = Checks()
     body = record["body"]
+    extension = of_study(body.get("study"))
     try:
         study = FederationStudy.from_dict(body["study"])
         checks.add("the study is well formed", True)
     except (InputError, KeyError) as error:
         checks.add("the study is well formed", False, str(error))
         return checks
-    if study.tolerate is None:
-        check_study_and_signature(checks, record, study, "coordinator")
-        check_end(checks, body, study.spec, "coordinator")
-    else:
-        check_study(checks, body, study)
-        check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
-        checks.add("the run is finished", body.get("finished") is True)
-    statements = _check_countersignatures(checks, record, study)
-    if transcript is None and study.tolerate is None and body.get("finished") is not True:
+    if extension is not None:
+        extension.verify(checks, record, study, transcript)
+        return checks
+    check_study_and_signature(checks, record, study, "coordinator")
+    check_end(checks, body, study.spec, "coordinator")
+    statements = check_countersignatures(checks, record, study)
+    if transcript is None and body.get("finished") is not True:
         checks.flagged.append(
             "the run is unfinished, and the coordinator chose when to release it. Of its intervals only the anytime "
             "interval is valid at such a time; the others hold at the planned end"
         )
+    with file_of_record(checks, body, study, transcript) as store:
+        if store is not None:
+            _check_run(checks, body, study, store, statements)
+    checks.not_checked.append(
+        "that the coordinator's key belongs to the people named: compare its fingerprint with them"
+    )
+    checks.not_checked += left_to_people(body, study)
+    return checks
+
+
+@contextlib.contextmanager
+def file_of_record(
+    checks: Checks, body: dict[str, Any], study: FederationStudy, transcript: Path | None
+) -> Iterator[RunStore | None]:
+    """The run's file of a federation's record; without one, or where it is not that, what cannot be checked is said."""
     if transcript is None:
         checks.not_checked += [
             "the estimate against the counts: give the run's file with --transcript",
             "the clients' signatures of questions and counts: they are in the run's file",
         ]
-    else:
-        _check_transcript(checks, body, study, transcript, statements)
-    if study.tolerate is None:
-        checks.not_checked.append(
-            "that the coordinator's key belongs to the people named: compare its fingerprint with them"
-        )
-    checks.not_checked += [
-        *_fingerprints(body, study),
-        "that a client's reports are randomized as agreed: `privatile audit` measures that at the site",
-    ]
-    return checks
+        yield None
+        return
+    with run_of_record(checks, body, study, study.spec.digest, transcript) as store:
+        yield store
 
 
 def _signers(body: dict[str, Any], client: str) -> set[str]:
@@ -100,7 +104,8 @@ def _signers(body: dict[str, Any], client: str) -> set[str]:
     return {one.signer for one in (*([keys.current] if keys.current else []), *keys.replaced)}
 
 
-def _fingerprints(body: dict[str, Any], study: FederationStudy) -> list[str]:
+def left_to_people(body: dict[str, Any], study: FederationStudy) -> list[str]:
+    """What no record of a federation shows: whose keys these are, and whether reports are randomized."""
     told = []
     for client in sorted(study.clients):
         keys = named_keys(body, client)
@@ -112,10 +117,10 @@ def _fingerprints(body: dict[str, Any], study: FederationStudy) -> list[str]:
             f"that key {old.fingerprint} was that of client {client} before it was replaced: ask them"
             for old in keys.replaced
         ]
-    return told
+    return [*told, "that a client's reports are randomized as agreed: `privatile audit` measures that at the site"]
 
 
-def _check_countersignatures(checks: Checks, record: dict[str, Any], study: FederationStudy) -> Statements:
+def check_countersignatures(checks: Checks, record: dict[str, Any], study: FederationStudy) -> Statements:
     """Only a client of the study may countersign, with the key it has now and a complete statement.
 
     Gives the statements of those that have.
@@ -153,20 +158,9 @@ def _why_not_countersigned(body: dict[str, Any], study: FederationStudy, client:
     return ""
 
 
-def _check_transcript(
-    checks: Checks, body: dict[str, Any], study: FederationStudy, path: Path, statements: Statements
-) -> None:
-    with run_of_record(checks, body, study, study.spec.digest, path) as store:
-        if store is not None:
-            _check_run(checks, body, study, store, statements)
-
-
 def _check_run(
     checks: Checks, body: dict[str, Any], study: FederationStudy, store: RunStore, statements: Statements
 ) -> None:
-    if study.tolerate is not None:
-        check_peer_run(checks, body, study, store, statements)
-        return
     told = part(body, "transcript")
     exchanged = exchanges(store)
     _check_evidence(checks, body, study, exchanged, store)

@@ -26,7 +26,6 @@ from privatile.core.words import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.files import unwritable, write_json
-from privatile.server.folder import PEER_FILE
 from privatile.server.run_file import RunStore
 from privatile.server.sqlite_files import connect
 
@@ -85,18 +84,13 @@ def _digest(path: Path) -> str:
 
 def _copy_organizer(folder: Path, to: Path, keys: bool) -> Iterator[str]:
     directory = open_folder(folder)
-    names = ["study.toml", "roster.json", "broker.json", PEER_FILE]
-    names += [path.name for path in sorted(folder.glob("*.peer.json"))]
-    names += [f"certificates/{path.name}" for path in directory.certificates]
-    names += [f"invitations/{path.name}" for path in sorted((folder / "invitations").glob("*.json"))]
+    names = directory.backup_files()
     names += [f"keys/{path.name}" for path in directory.secrets] if keys else []
     for name in names:
         if (folder / name).is_file():
             yield _copy(folder / name, to, name)
     if directory.store_file.is_file():
-        # A peer's copy forgets what is signed after it: it says that it is one.
-        peer = (folder / PEER_FILE).is_file()
-        yield copy_database(directory.store_file, to / "run.db", change="UPDATE peer SET restored = 1" if peer else "")
+        yield copy_database(directory.store_file, to / "run.db", change=directory.backup_change)
 
 
 def _copy_site(folder: Path, to: Path, keys: bool) -> Iterator[str]:

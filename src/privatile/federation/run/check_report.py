@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from privatile.federation.run.status import read_status
 from privatile.federation.setup.check import check
 from privatile.federation.setup.directory import Directory
-from privatile.federation.setup.peer_folder import PeerFolder
 
 
 class Finding(NamedTuple):
@@ -71,8 +70,7 @@ def look(directory: Directory) -> CheckReport:
         wrong = "the run's process has ended" if killed else "not everybody is there"
         verdict = f"The folder is as it should be, but {wrong}: see the alarms."
     elif status.state == "aborted":
-        rest = "there is nothing to release" if isinstance(directory, PeerFolder) else "nobody is asked any more"
-        verdict = f"The run was aborted: {rest}. What was answered stays spent."
+        verdict = "The run was aborted: nobody is asked any more. What was answered stays spent."
     elif findings:
         verdict = "Nothing is wrong; the notes above say what is still to do or to know."
     else:

@@ -1,4 +1,4 @@
-"""What a coordinator, a client and a peer need around them: signals that stop them, and the page for operators."""
+"""What a long-running process of a federation needs around it: signals that stop them, and the page for operators."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ Say = Callable[[str], None]
 
 
 class Hosted(Protocol):
-    """A coordinator, a client or a peer."""
+    """A coordinator or a client."""
 
     @property
     def metrics(self) -> Metrics:

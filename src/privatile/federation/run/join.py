@@ -116,7 +116,7 @@ def prepare_responder(
         )
     site.check_one_client(invitation)
     limits_file = options.limits or site.limits_file
-    limits = read_limits(limits_file, study)
+    limits = read_limits(limits_file)
     if reasons := limits.refusals(invitation, options.value):
         raise refused(reasons, f"Edit {limits_file}")
     ledger = _open_or_make(site.ledger_file, partial(Ledger.open, restored=options.restored), _write_nothing)

@@ -1,4 +1,4 @@
-"""One coordinator, peer or survey per folder: a file that holds its process number and is locked while it runs."""
+"""One process per folder: a file that holds its process number and is locked while it runs."""
 
 import contextlib
 import os

@@ -1,23 +1,24 @@
 """How far a run is, read from outside."""
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from privatile.core.words import counted, duration, event_line
 from privatile.errors import StoreError
 from privatile.federation.coordinator.journal import Event, Journal
-from privatile.federation.replica.undecided import Undecided, read_undecided
-from privatile.federation.setup.directory import Directory
-from privatile.federation.setup.peer_folder import PeerFolder
+from privatile.federation.setup.directory import ORGANIZER, Directory, FolderWords
 from privatile.result.result import QuantileResult
-from privatile.server.alarms import SIGN_OF_LIFE, Alarm, is_aborted, is_finished, read_alarms, run_state, silent_rounds
+from privatile.server.alarms import SIGN_OF_LIFE, Alarm, read_alarms, run_state, sign_of_life, silent_rounds
 from privatile.server.coordinator import Coordinator, has_interval
-from privatile.server.folder import running_process
+from privatile.server.folder import folder_facts, running_process
 from privatile.server.run_file import RunStore
 from privatile.server.writer import run_lives
 
 SHOWN_CLIENTS = 20
+
+WORDS = ("extra", "lines", "organization", "words", "sign_of_life")
+"""Fields of a status that are words for people, or are shown otherwise."""
 
 
 @dataclass(frozen=True)
@@ -41,40 +42,38 @@ class Status:
     """Of each level that has an interval so far: its sentence, and its main facts."""
     alarms: tuple[Alarm, ...] = ()
     """What is wrong now, the worst first."""
-    peer: str | None = None
-    """Whose folder it is, in a federation without a coordinator; its rounds are committed ones."""
-    undecided: tuple[Undecided, ...] = ()
-    """There: decisions that some have voted for and that do not hold yet."""
-    needed: int = 0
-    """There: the votes that a decision takes."""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What the folder of an extension adds."""
+    lines: tuple[str, ...] = ()
+    """The same in words."""
+    organization: str | None = None
+    """Whose view it is, where every organization has a file of the same run."""
+    words: FolderWords = ORGANIZER
+    """How the folder's process and rounds are called."""
+    sign_of_life: str = SIGN_OF_LIFE[0]
+    """What the times in `heard` are."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         answers = [{"sentence": sentence, **facts} for sentence, facts in self.answers]
         events, alarms = ([one._asdict() for one in some] for some in (self.events, self.alarms))
-        votes = [{**one._asdict(), "voters": list(one.voters), "needed": self.needed} for one in self.undecided]
-        plain = asdict(self) | {"events": events, "alarms": alarms, "answers": answers}
-        plain = {key: value for key, value in plain.items() if key not in ("peer", "undecided", "needed")}
-        return plain | ({"peer": self.peer, "votes": votes} if self.peer else {})
+        plain = {key: value for key, value in asdict(self).items() if key not in WORDS}
+        return plain | {"events": events, "alarms": alarms, "answers": answers} | self.extra
 
     def to_text(self) -> str:
         """A few lines for people."""
-        holder = "peer" if self.peer else "coordinator"
         now = time.time()
-        process = f", process {self.process}" if self.process else f", no {holder} running"
+        process = f", process {self.process}" if self.process else f", no {self.words.holder} running"
         lines = [
-            f"run          {self.run}" + (f", as {self.peer} sees it" if self.peer else ""),
+            f"run          {self.run}" + (f", as {self.organization} sees it" if self.organization else ""),
             f"state        {self.state}{process}",
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,}"
             + (f" of {self.planned:,}" if self.planned else ", as many as it takes")
-            + (" committed" if self.peer else ""),
+            + (f" {self.words.rounds_are}" if self.words.rounds_are else ""),
         ]
         lines += [f"ALARM        {alarm.title}: {alarm.text}" for alarm in self.alarms[:SHOWN_CLIENTS]]
-        lines += [
-            f"votes        {len(one.voters)} of {self.needed} votes {one.words}: {', '.join(one.voters)}"
-            for one in self.undecided
-        ]
+        lines += self.lines
         for sentence, facts in self.answers:
             lines.append(f"so far       {sentence}" if self.state != "finished" else f"result       {sentence}")
             lines += [f"             {text}" for text in facts["beside"]]
@@ -92,8 +91,7 @@ class Status:
         names = list(self.heard)
         if len(names) > SHOWN_CLIENTS:
             names.sort(key=lambda name: self.heard[name] or 0.0)
-        lines = []
-        word = SIGN_OF_LIFE[self.peer is not None]
+        lines, word = [], self.sign_of_life
         for name in names[:SHOWN_CLIENTS]:
             at = self.heard[name]
             lines.append(
@@ -111,16 +109,19 @@ def read_status(directory: Directory) -> Status:
     study, roster = directory.study(), directory.roster()
     process = running_process(directory.pid_file)
     absent = tuple(sorted(set(study.clients) - set(roster.clients)))
-    peer = directory.client if isinstance(directory, PeerFolder) else None
+    facts = folder_facts(directory.path)
+    organization = None if facts is None else facts.organization
     if not directory.store_file.exists():
         state = (study.run, "not begun", study.levels, 0, study.rounds, process)
-        return Status(*state, {}, {}, absent, {}, (), peer=peer)
+        extra, _ = directory.status_facts(None)
+        return Status(*state, {}, {}, absent, {}, (), extra=extra, organization=organization, words=directory.words)
     with RunStore.open(directory.store_file, read_only=True) as store:
         journal, coordinator = Journal(store), Coordinator(store)
         events, heard = tuple(journal.events(10)), journal.heard()
         silent = silent_rounds(coordinator.tracks)
         alive = run_lives(store)
         alarms = tuple(read_alarms(store, silent, alive=alive))
+        extra, lines = directory.status_facts(store)
         return Status(
             store.run,
             run_state(store, alarms, alive=alive),
@@ -135,9 +136,11 @@ def read_status(directory: Directory) -> Status:
             events,
             _answers(coordinator),
             alarms,
-            peer,
-            read_undecided(store) if peer and not is_aborted(store) and not is_finished(store) else (),
-            study.signing_quorum if peer else 0,
+            extra,
+            tuple(lines),
+            organization,
+            directory.words,
+            sign_of_life(store)[0],
         )
 
 

@@ -7,9 +7,6 @@ certificates           the broker's certificate and its private authority
 broker_configuration   what each party may publish and subscribe to
 broker_binary          which nats-server is started
 broker                 the embedded broker
-peer_roster            without a coordinator: enrolments of peers, and the roster that all build from them
-peer_folder            the folder of one peer, which stands where an organizer's stands
-cluster_configuration  the configuration of a peer's server of the cluster
 files                  small files, written in one piece
 """
 
@@ -19,10 +16,7 @@ __all__ = [
     "broker_configuration",
     "certificates",
     "check",
-    "cluster_configuration",
     "directory",
     "files",
     "invitation",
-    "peer_folder",
-    "peer_roster",
 ]

@@ -1,4 +1,4 @@
-"""`privatile federation check`: look at everything in the organizer's folder and report everything at once."""
+"""`privatile federation check`: look at everything in a folder and report everything at once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +9,6 @@ from privatile.federation.setup.broker import check_configuration
 from privatile.federation.setup.broker_binary import find_binary
 from privatile.federation.setup.certificates import broken_validity, ends_soon, read_certificate
 from privatile.federation.setup.directory import Directory
-from privatile.federation.setup.invitation import read_invitation
-from privatile.federation.setup.peer_folder import PeerFolder
 from privatile.federation.wire.keys import broken_mode
 
 T = TypeVar("T")
@@ -25,8 +23,8 @@ class Findings:
     missing: tuple[str, ...] = ()
 
 
-class _Look:
-    """What was found so far."""
+class Look:
+    """What was found so far. A folder looks itself over with it (`Directory.look_over`)."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
@@ -69,57 +67,6 @@ def check(directory: Directory) -> Findings:
     if not directory.path.is_dir() or not any(directory.path.iterdir()):
         begin = f"Begin one with: privatile federation init {directory.path}"
         return Findings((f"{directory.path}: there is no federation here. {begin}",), ())
-    return _check_peer(directory) if isinstance(directory, PeerFolder) else _check_organizer(directory)
-
-
-def _check_organizer(directory: Directory) -> Findings:
-    look = _Look()
-    absent: list[str] = []
-    study, roster, key = look.attempt(directory.study), look.attempt(directory.roster), look.attempt(directory.key)
-    look.attempt(directory.settings)
-    if study is not None and roster is not None:
-        missing = sorted(set(study.clients) - set(roster.clients))
-        if missing:
-            absent.append(f"not admitted yet: {', '.join(missing)}. Admit their enrolments with `federation admit`.")
-        extra = sorted(set(roster.clients) - set(study.clients))
-        if extra:
-            look.errors.append(
-                f"{directory.roster_file}: admitted but not in the study: {', '.join(extra)}. Revoke them."
-            )
-        for client in study.clients:
-            path = directory.invitation_file(client)
-            invitation = look.attempt(read_invitation, path)
-            if invitation is not None and invitation.study.digest != study.digest:
-                look.errors.append(
-                    f"{path}: is of another version of the study. Write them again with `privatile federation invite`."
-                )
-            if invitation is not None and key is not None and invitation.coordinator != key.public:
-                look.errors.append(f"{path}: names another coordinator's key.")
-    look.server(
-        directory,
-        "`privatile serve` writes it; for a broker of your own write it with `privatile federation invite`",
-    )
-    return Findings(tuple(look.errors), tuple(look.remarks), tuple(absent))
-
-
-def _check_peer(directory: PeerFolder) -> Findings:
-    look = _Look()
-    study, key = look.attempt(directory.study), look.attempt(directory.key)
-    if not directory.roster_file.exists():
-        command = f"privatile peer admit {directory.path} *.peer.json"
-        return Findings(tuple(look.errors), (), (f"nobody is admitted yet: when everybody's file is here, {command}",))
-    roster = look.attempt(directory.peers)
-    if study is not None and roster is not None and key is not None:
-        if roster.keys.get(directory.client) != key.public:
-            look.remarks.append(
-                f"the roster has another key of {directory.client} than this folder: it counts only if the others have "
-                "voted for it"
-            )
-        if directory.client in roster.servers:
-            look.server(directory, "`privatile peer run` writes it")
-        if len(roster.servers) < 3:
-            look.remarks.append(
-                f"{len(roster.servers)} of the organizations run a server: with fewer than three, the log is lost with "
-                "one of them until it is back"
-            )
-    return Findings(tuple(look.errors), tuple(look.remarks))
+    look = Look()
+    missing = directory.look_over(look)
+    return Findings(tuple(look.errors), tuple(look.remarks), tuple(missing))

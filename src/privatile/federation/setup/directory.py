@@ -13,6 +13,7 @@ DIR/run.db                  the run: questions, counts, state
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -21,11 +22,15 @@ from privatile.federation.setup.broker import reload_broker
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings, configuration_text
 from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.files import read_json, replace_file, write_json
-from privatile.federation.setup.invitation import Enrolment, Invitation
-from privatile.federation.setup.peer_roster import check_coordinated
+from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
 from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
+from privatile.server.extensions import of_path
 from privatile.server.folder import COORDINATOR_PROCESS
+from privatile.server.run_file import RunStore
+
+if TYPE_CHECKING:
+    from privatile.federation.setup.check import Look
 
 
 def new_identity() -> str:
@@ -47,8 +52,30 @@ class Roster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revoked: tuple[RevokedKey, ...]
 
 
+def check_coordinated(path: Path) -> None:
+    """Refuse a folder, or an invitation, of an extension; anything else passes, right or wrong."""
+    if (extension := of_path(path)) is not None:
+        raise InputError(extension.refusal(path))
+
+
+class FolderWords(NamedTuple):
+    """How the parts of a folder's run are called."""
+
+    holder: str
+    """Whose process runs it."""
+    rounds_are: str
+    """What its rounds are besides done."""
+
+
+ORGANIZER = FolderWords("coordinator", "")
+
+
 class Directory:
-    """The folder of one federation on the organizer's machine."""
+    """The folder of one federation on the organizer's machine; that of an extension's organization derives from it."""
+
+    words = ORGANIZER
+    backup_change = ""
+    """What is changed in a copy of its run's file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,6 +136,50 @@ class Directory:
         known = {name: keys for name, keys in roster.clients.items() if name in study.clients}
         text = configuration_text(study.identity, self.settings(), files, self.key().public, known)
         replace_file(files.configuration, text)
+
+    def look_over(self, look: "Look") -> list[str]:
+        """Look at everything in the folder; returns who is missing."""
+        absent: list[str] = []
+        study, roster, key = look.attempt(self.study), look.attempt(self.roster), look.attempt(self.key)
+        look.attempt(self.settings)
+        if study is not None and roster is not None:
+            missing = sorted(set(study.clients) - set(roster.clients))
+            if missing:
+                absent.append(
+                    f"not admitted yet: {', '.join(missing)}. Admit their enrolments with `federation admit`."
+                )
+            extra = sorted(set(roster.clients) - set(study.clients))
+            if extra:
+                look.errors.append(
+                    f"{self.roster_file}: admitted but not in the study: {', '.join(extra)}. Revoke them."
+                )
+            for client in study.clients:
+                path = self.invitation_file(client)
+                invitation = look.attempt(read_invitation, path)
+                if invitation is not None and invitation.study.digest != study.digest:
+                    look.errors.append(
+                        f"{path}: is of another version of the study. Write them again with `privatile federation "
+                        "invite`."
+                    )
+                if invitation is not None and key is not None and invitation.coordinator != key.public:
+                    look.errors.append(f"{path}: names another coordinator's key.")
+        look.server(
+            self, "`privatile serve` writes it; for a broker of your own write it with `privatile federation invite`"
+        )
+        return absent
+
+    def backup_files(self) -> list[str]:
+        """The files of a backup, those that are not there included; without secrets and the run's file."""
+        invitations = sorted((self.path / "invitations").glob("*.json"))
+        return [
+            *("study.toml", "roster.json", "broker.json"),
+            *(f"certificates/{path.name}" for path in self.certificates),
+            *(f"invitations/{path.name}" for path in invitations),
+        ]
+
+    def status_facts(self, store: RunStore | None) -> tuple[dict[str, Any], list[str]]:
+        """What a status says besides, as plain values and as lines; `store` is None before the run has begun."""
+        return {}, []
 
     def invite(self, brokers: tuple[str, ...] = ()) -> list[Path]:
         """Write one invitation per client of the study; they hold no secret."""

@@ -89,7 +89,7 @@ def _check_limits(site: Site, invitation: Invited, max_epsilon: float | None, *,
     """
     if not site.limits_file.exists():
         if max_epsilon is None:
-            raise no_limits(site.limits_file, invitation.study)
+            raise no_limits(site.limits_file)
         if reasons := SiteLimits(max_epsilon).epsilon_refusals(invitation):  # a number that is no limit is refused
             raise refused(reasons, "Nothing was made. Give a larger --max-epsilon")
         return

@@ -6,8 +6,7 @@ The file `policy.toml` in the site's folder, one for all studies; nothing in it 
                    studies of different columns count twice
     values         columns that may be asked about; empty: the one that the operator names when joining
     min_cohort     the fewest records that a question may ask; under local privacy one is fine
-    coordinators   fingerprints of the coordinators, or rosters of peers, that this site answers; empty: the one of the
-                   invitation
+    coordinators   fingerprints of those who may ask: coordinators, or rosters of an extension; empty: the invitation's
 """
 
 import math
@@ -35,7 +34,7 @@ COUNT_TWICE = (
 
 
 class Invited(Protocol):
-    """What a site is asked to take part in: an invitation by a coordinator, or by a roster of peers."""
+    """What a site is asked to take part in: an invitation of a coordinator, or of an extension."""
 
     @property
     def client(self) -> str:
@@ -127,24 +126,17 @@ def refused(reasons: Sequence[str], cure: str) -> SiteRefusal:
     )
 
 
-def no_limits(path: Path, study: FederationStudy | None = None) -> InputError:
-    """The error for a site that has not decided on its limits, and is asked to take part in a study."""
-    options = "" if study is None or study.tolerate is None else " DIR --client NAME"
-    command = f"privatile {'peer ' if options else ''}enroll INVITATION{options} --max-epsilon NUMBER"
+def no_limits(path: Path) -> InputError:
+    """The error for a site that has not decided on its limits."""
     return InputError(
         f"{path}: this site has no limits yet. Decide the most that one person may spend for life, all studies "
-        f"together, and say it once: {command}"
+        "together. Say it once: with --max-epsilon NUMBER when you enroll, or in this file: max_epsilon = NUMBER"
     )
 
 
-def read_limits(path: Path, study: FederationStudy | None = None) -> SiteLimits:
-    """Read a site's limits; all errors at once. `study` is the one that they are read for."""
+def read_limits(path: Path) -> SiteLimits:
+    """Read a site's limits; all errors at once."""
     if not path.exists():
-        if study is not None and study.tolerate is not None:  # it has enrolled, and its folder is not made twice
-            raise InputError(
-                f"{path}: this file of the site's limits is missing. Put it back, or write the most that one person "
-                "may spend for life, all studies together, into it: max_epsilon = NUMBER"
-            )
         raise no_limits(path)
     document = read_toml(path)
     return document.finish(document.decode(SiteLimits))

@@ -137,8 +137,8 @@ class SiteResponder:
         last = max(self._last_round(), lost_through(self.ledger, self._run, self._responder.client))
         if through_round + 1 < last:  # the open round may be answered, and its answer not have come
             raise LedgerError(
-                f"the ledger {self.ledger.path} was restored from a backup, and so was the run's file, at the "
-                f"coordinator or in the peer's folder: it knows of {through_round} rounds, this ledger of {last}. So "
+                f"the ledger {self.ledger.path} was restored from a backup, and so was the run's file: "
+                f"it knows of {through_round} rounds, this ledger of {last}. So "
                 "nobody can show what was asked since the backups. Have the newest run.db put back there, then start "
                 "again; where it is lost, these records count as spent: ask new people."
             )

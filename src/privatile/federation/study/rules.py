@@ -72,9 +72,8 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(f"a study needs 1 to {MOST_CLIENTS:,} clients; got {len(clients)}.", "clients")
     elif not 1 <= study.quorum <= len(clients):
         add(f"must lie in 1 to {len(clients)}, the number of clients; got {short(study.quorum)}.", "quorum")
-    if study.tolerate is not None:
-        for rule, setting in _broken_tolerance(study, study.tolerate):
-            add(rule, setting)
+    if study.extension is not None:
+        broken += study.extension.broken_rules(study)
     for name, agreement in clients.items():
         for rule, *place in _broken_agreement(name, agreement, study):
             add(rule, "clients", name, *place)
@@ -92,35 +91,6 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
             "levels, or for the same number of records of every client."
         )
     return broken or _broken_plan(study)
-
-
-NOTE_BYTES = 900
-"""A bound of a signed vote, or of a restored ledger, as a closed round holds it."""
-
-
-def _broken_tolerance(study: "FederationStudy", tolerate: int) -> Iterator[tuple[str, str]]:
-    """Broken rules of a study without a coordinator, each with its setting."""
-    clients, fewest = len(study.clients), 3 * tolerate + 1
-    if tolerate < 0:
-        yield f"must be at least 0 organizations; got {short(tolerate)}.", "tolerate"
-    elif clients < 2:
-        yield (
-            f"must be at least 2 in a study without a coordinator, who agree with each other; got {clients}.",
-            "clients",
-        )
-    elif clients < fewest:
-        rule = f"{short(tolerate)} takes at least {short(fewest)} clients; the study has {clients}."
-        yield f"{rule} With fewer, liars could lead the others along two histories.", "tolerate"
-    if clients and study.quorum != clients:
-        rule = f"must be left out, or be {clients}, in a study without a coordinator: there a round closes when all"
-        yield f"{rule} have answered, or after its deadline; got {short(study.quorum)}.", "quorum"
-    # A closed round is one entry of a log, for those who lack it, with the votes of a quorum for one decision at least.
-    size = 0 if tolerate < 0 else study.closed_round_bytes + study.signing_quorum * NOTE_BYTES
-    if size > LARGEST_ASK:
-        rule = f"a closed round of {clients:,} clients would take about {size:,} bytes, and an entry may have"
-        yield f"{rule} {LARGEST_ASK:,}: without a coordinator ask fewer clients, or for fewer levels.", "clients"
-    if study.is_open:
-        yield 'cannot be "open" in a study without a coordinator. Choose another design, or a coordinator.', "design"
 
 
 def _broken_plan(study: "FederationStudy") -> list[tuple[Place, str]]:

@@ -25,7 +25,8 @@ from privatile.estimator.schedule import Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
 from privatile.federation.study.arrivals import LEFT_OUT, PATIENCE, REMARKS, Arrivals
-from privatile.federation.study.rules import NOTE_BYTES, broken_rules
+from privatile.federation.study.rules import broken_rules
+from privatile.server.extensions import KNOWN, Extension, of_study
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ class FederationStudy(Hashed):
     allow_weak: bool = False
     arrivals: Arrivals | None = None
     """Of an open study, whose records arrive over weeks: when its rounds close, and when it ends."""
-    tolerate: int | None = None
-    """Of a study without a coordinator, how many organizations may lie; None: the study has a coordinator."""
     clients: Mapping[str, ClientAgreement] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of an extension; empty where the study has a coordinator."""
 
     def __post_init__(self) -> None:
         for key in ("confidence_level", "deadline"):
@@ -126,9 +127,10 @@ class FederationStudy(Hashed):
                 continue
             if item.name == "levels" and len(self.levels) == 1:
                 plain["level"] = self.levels[0]
-            elif item.name != "clients" and not (item.name == "tolerate" and self.tolerate is None):
+            elif item.name not in ("clients", "extra"):
                 value = getattr(self, item.name)
                 plain[item.name] = list(value) if isinstance(value, tuple) else value
+        plain |= self.extra
         if self.arrivals is not None:
             plain["arrivals"] = self.arrivals.to_dict()
         plain["clients"] = {name: _agreement_dict(agreement) for name, agreement in self.clients.items()}
@@ -139,29 +141,10 @@ class FederationStudy(Hashed):
         """The name of the one run this study has."""
         return f"{self.identity}-{self.digest[:16]}"
 
-    @property
-    def signing_quorum(self) -> int:
-        """q, the smallest whole number above (K + f)/2: that many of the K peers sign what counts as the history.
-
-        Two quorums have more than f peers in common. Studies with a coordinator have no such quorum: an error.
-        """
-        if self.tolerate is None:
-            raise InputError("the study has a coordinator: only a study with `tolerate` is signed by a quorum.")
-        return (len(self.clients) + self.tolerate) // 2 + 1
-
-    @property
-    def votes_to_close(self) -> int:
-        """f + 1: so many peers close a round without everybody's answer, one of them honest at least."""
-        return (self.tolerate or 0) + 1
-
     @cached_property
-    def closed_round_bytes(self) -> int:
-        """A bound of a closed round with every signed answer, the votes that close it and a quorum's to abort.
-
-        It is one entry of a log, for those who lack the round. What is left of an entry is for other votes.
-        """
-        answers = len(self.clients) * (700 + 70 * len(self.levels))
-        return answers + (self.votes_to_close + self.signing_quorum) * NOTE_BYTES
+    def extension(self) -> Extension | None:
+        """What holds the study in another way than with a coordinator."""
+        return of_study(self.extra)
 
     @cached_property
     def asked_levels(self) -> tuple[float, ...]:
@@ -261,6 +244,9 @@ def _from_document(document: Document) -> "FederationStudy":
     if "rounds" not in table and table.get("design") != "open":
         document.add(("rounds",), "is missing. It must be a whole number.")
         table["rounds"] = 1
+    if "extra" in table:
+        document.add(("extra",), "there is no such setting.")
+    table["extra"] = {known.key: value for known in KNOWN if (value := table.pop(known.key, None)) is not None}
     has_level = "level" in table
     level = table.pop("level", None)
     if has_level and "levels" in table:
@@ -276,16 +262,17 @@ def _from_document(document: Document) -> "FederationStudy":
 
 def study_toml(study: "FederationStudy") -> str:
     """The study as a commented TOML file; `load_study` reads back an equal study."""
+    remarks = _REMARKS if study.extension is None else {**_REMARKS, **study.extension.remarks}
     lines = [
         "# What is asked, of whom, at what privacy budget. Both sides sign for the hash of this content:",
         "# after an edit run `privatile federation invite` and send the new invitations; no edit once a run has begun."
-        if study.tolerate is None
+        if study.extension is None
         else "# no edit; for another study run `privatile federation init` again.",
         "",
     ]
     for name, value in study.to_dict().items():
         if name not in ("clients", "arrivals"):
-            lines.append(f"{name} = {_toml(value)}{_REMARKS.get(name, '')}")
+            lines.append(f"{name} = {_toml(value)}{remarks.get(name, '')}")
     if study.arrivals is not None:
         lines += ["", "[arrivals]"]
         lines += [f"{name} = {_toml(value)}{REMARKS[name]}" for name, value in study.arrivals.to_dict().items()]
@@ -306,7 +293,6 @@ _REMARKS = {
     "deadline": "  # seconds a round waits for its answers",
     "quorum": "  # answers that close a round at once",
     "patience": "  # silent rounds of one client after which the run pauses",
-    "tolerate": "  # organizations that may lie; there is no coordinator",
 }
 
 

@@ -11,8 +11,9 @@ import random
 import re
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from privatile.errors import BrokerError, require
 from privatile.federation.wire import subjects
@@ -75,10 +76,12 @@ async def connected(
     authority: str,
     on_lost: Callable[[], None] = lambda: None,
     watch_seconds: float = WATCH,
+    advice: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Connection]:
     """Open a connection and close it at the end; a `BrokerError` says in words why none could be opened.
 
     `on_lost` is called when the connection is lost, or closed at the end; that is looked for every `watch_seconds`.
+    `advice` is said in place of that in `ADVICE`, by kind of failure.
     """
     logging.getLogger("asyncio").addFilter(_is_no_noise)
     lost = asyncio.Event()
@@ -115,7 +118,7 @@ async def connected(
             timeout=20.0,
         )
     except (nats.errors.Error, OSError, TimeoutError) as error:
-        raise BrokerError(explain([*causes, error], urls)) from None
+        raise BrokerError(explain([*causes, error], urls, advice)) from None
 
     async def watch() -> None:
         # The library's own callback may never come while it closes a TLS connection that was cut.
@@ -140,45 +143,47 @@ def client_context(authority_pem: str) -> ssl.SSLContext:
     return context
 
 
+ADVICE = {
+    "expired": "The coordinator renews it with `privatile federation renew`; nothing is lost: this client keeps "
+    "trying.",
+    "other name": "The coordinator adds the name with `privatile federation renew --host NAME`.",
+    "unknown key": "The coordinator admits it with `privatile federation admit`.",
+}
+"""What to do about a failure, by its kind."""
+
 CERTIFICATE_FAILURES = (
-    (
-        "expired",
-        "the broker's certificate has expired (or this machine's clock is ahead). The coordinator renews it with "
-        "`privatile federation renew`, an organization without a coordinator by starting its peer again; nothing is "
-        "lost, this client keeps trying.",
-    ),
+    ("expired", "the broker's certificate has expired (or this machine's clock is ahead).", "expired"),
     (
         "not yet valid",
         "the broker's certificate is not valid yet: this machine's clock is probably behind. Set the clock; nothing "
         "is lost, this client keeps trying.",
+        "",
     ),
-    (
-        "mismatch|not valid for",
-        "the broker's certificate is for another host name. The coordinator adds the name with "
-        "`privatile federation renew --host NAME`; without a coordinator the name is part of the roster.",
-    ),
+    ("mismatch|not valid for", "the broker's certificate is for another host name.", "other name"),
     (
         "",
-        "the broker's certificate was not signed by the authority of the invitation or roster: this is another "
+        "the broker's certificate was not signed by the authority that this client knows: this is another "
         "broker, or someone intercepts the connection. Compare fingerprints with whoever runs it before going on.",
+        "",
     ),
 )
-"""What OpenSSL says of a certificate (a pattern), and what it means; the last fits everything else."""
+"""What OpenSSL says of a certificate (a pattern), what it means, and the kind of failure; the last fits all others."""
 
 
-def explain(causes: Sequence[BaseException], urls: Sequence[str]) -> str:
+def explain(causes: Sequence[BaseException], urls: Sequence[str], advice: Mapping[str, str] = ADVICE) -> str:
     """Why there is no connection, in words a site can act on."""
+    advice = {**ADVICE, **advice}
     for cause in causes:
         if isinstance(cause, ssl.SSLCertVerificationError):
             said = (cause.verify_message or "").lower()
-            return next(meaning for pattern, meaning in CERTIFICATE_FAILURES if re.search(pattern, said))
+            meaning, kind = next(found for pattern, *found in CERTIFICATE_FAILURES if re.search(pattern, said))
+            return f"{meaning} {advice[kind]}" if kind else meaning
     where = ", ".join(urls)
     texts = " ".join(f"{type(cause).__name__} {cause}" for cause in causes).lower()
     if "authorization" in texts:
         return (
             f"the broker at {where} does not know this key: it is not admitted yet, was revoked, or was replaced. "
-            "The coordinator admits it with `privatile federation admit`. Without a coordinator the server has another "
-            "roster (`privatile peer admit` shows its fingerprint), or does not know a new key yet."
+            f"{advice['unknown key']}"
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return f"no TLS connection with {where}: what answers there is not this federation's broker."

@@ -86,7 +86,7 @@ def _canonical(body: object) -> bytes:
 
 
 class Signed(Fields, frozen=True, tag_field="kind"):
-    """A body that is signed whole: every kind of message, and every entry of a log (`federation.replica.entries`)."""
+    """A body that is signed whole: every kind of message, and the entries of an extension's log."""
 
     study: Digest
 

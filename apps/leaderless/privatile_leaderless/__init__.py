@@ -1,0 +1,142 @@
+"""A federation without a coordinator: the extension that privatile loads (`privatile.server.extensions`).
+
+Every organization runs the same state machine over one ordered log and computes the result itself. Modules are
+imported when something is called: `privatile --help` loads none of them.
+
+quorums     how many organizations sign, close and lie; the rules of a study
+roster      enrolments of organizations, and the roster that all build from them
+folder      the folder of one organization; cluster, the configuration of its server
+entries     what organizations write into the log, signed
+chain       one hash for everything that was asked, answered and decided; why no two histories can both be committed
+slots       what a peer has signed: one chain value per slot, for ever
+decisions   votes, and what a quorum has decided
+history     closed rounds and the state that follows from them
+recovery    a new log after a lost one
+unread      a log that is read again, or after catching up: which of the known rounds have come
+standing    where a replica stands: what there is to read and to sign
+following   going back, and following rounds that others have closed
+rounds      what entries do in a log that has begun
+replica     the state machine: entries in, rounds out; how a new log begins
+happenings  what an entry has changed
+stored      closed rounds out of a run's file
+peer_file   a peer's own file
+undecided   votes that have not decided yet
+running     a folder becomes a running peer; votes, recovery from a lost log, catching up
+service     connect, read the log, apply, act
+conduct     what a peer does where it stands: propose, answer, vote to close, sign the end
+log_port    the log on the broker: publish until seen, read by a consumer
+log_requests  what the servers are asked about it, again and again until they reply
+outbox      when an entry that is not yet seen is published again
+votes       decisions of this organization's people on their way to the log
+notes       events, metrics and alarms
+record      the record of a run: made, signed by one organization after the other, checked
+followed    the history of a run, followed from its file
+cli         the command `privatile peer`, and the options added to other commands
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privatile.server.folder import FolderFacts
+
+if TYPE_CHECKING:
+    import click
+
+    from privatile.core.toml_lines import Place
+    from privatile.federation.record.checks import Checks
+    from privatile.federation.setup.directory import Directory
+    from privatile.federation.study.study import FederationStudy
+
+__all__ = ["extension"]
+
+PEER_FILE, PEER_PROCESS = "peer.json", "peer.pid"
+"""Marks the folder of one organization; locked by whoever runs it."""
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS peer (roster TEXT NOT NULL, epoch INTEGER NOT NULL, base INTEGER NOT NULL,"
+    " settled INTEGER NOT NULL, position INTEGER NOT NULL, last TEXT NOT NULL, restored INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_entries (place INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_slots (slot INTEGER PRIMARY KEY, chain TEXT NOT NULL, asks TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_chain (round INTEGER PRIMARY KEY, chain TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_notes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_votes (round INTEGER NOT NULL, place INTEGER NOT NULL, sender TEXT NOT NULL,"
+    " payload TEXT NOT NULL, PRIMARY KEY (round, place)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_proof (client TEXT PRIMARY KEY, payload TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_evidence (round INTEGER NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL,"
+    " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_unsigned (round INTEGER NOT NULL, client TEXT NOT NULL, times INTEGER NOT NULL,"
+    " PRIMARY KEY (round, client)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS peer_undecided (place INTEGER PRIMARY KEY, action TEXT NOT NULL, client TEXT,"
+    " voters TEXT NOT NULL)",
+)
+"""What a peer keeps in the run's file besides (`peer_file`)."""
+
+
+class _Leaderless:
+    """What privatile asks of this extension (`privatile.server.extensions.Extension`)."""
+
+    tables: tuple[str, ...] = TABLES
+    lasting: Mapping[str, str] = {"log lost": "log back"}
+    sign_of_life = ("last entry in the log", "last entry")
+    joins = "privatile peer run"
+    remarks: Mapping[str, str] = {"tolerate": "  # organizations that may lie; there is no coordinator"}
+
+    def broken_rules(self, study: "FederationStudy") -> "Iterator[tuple[Place, str]]":
+        from privatile_leaderless.quorums import broken_rules
+
+        return broken_rules(study)
+
+    def begin(self, path: Path, study: "FederationStudy") -> None:
+        from privatile_leaderless.cli import write_study
+
+        write_study(path, study)
+
+    def facts(self, folder: Path) -> FolderFacts:
+        try:
+            client = str(json.loads((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
+            client = None
+        return FolderFacts(folder / PEER_PROCESS, "this organization", f"privatile peer run {folder}", client)
+
+    def open_folder(self, path: Path) -> "Directory":
+        from privatile_leaderless.folder import open_peer
+
+        return open_peer(path)
+
+    def refusal(self, path: Path) -> str:
+        text = (
+            f"{path}: this study has no coordinator, so nobody serves or joins it, and nobody decides alone. Each "
+            "organization enrolls with `privatile peer enroll INVITATION DIR --client NAME`, and takes part with "
+            "`privatile peer run DIR`. See `privatile peer --help`."
+        )
+        if (path / PEER_FILE).is_file():
+            return text
+        return f"{text} Give your organization's folder, the one that `privatile peer enroll` made."
+
+    def verify(self, checks: "Checks", record: dict[str, Any], study: "FederationStudy", file: Path | None) -> None:
+        from privatile_leaderless.record import verify
+
+        verify(checks, record, study, file)
+
+    def how_to_sign(self, record: Path) -> str:
+        return (
+            "this record has no coordinator: an organization signs it with `privatile release DIR --sign "
+            f"{record}`, where DIR is its own folder."
+        )
+
+    def command(self) -> "click.Command":
+        from privatile_leaderless.cli import peer
+
+        return peer
+
+    def extend(self, name: str, command: "click.Command") -> "click.Command":
+        from privatile_leaderless.cli import extend
+
+        return extend(name, command)
+
+
+extension = _Leaderless()

@@ -1,0 +1,356 @@
+"""`privatile peer`, and the options that `privatile federation init` and `privatile release` get besides."""
+
+import copy
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
+from privatile.cli.options import existing, file, number, text
+from privatile.cli.reading_options import ReadingOptions
+from privatile.cli.service_options import write_unit
+from privatile.cli.site_options import agree, site_choices, site_options, unit_words
+from privatile.core.words import counted
+from privatile.errors import InputError
+from privatile.server.extensions import of_path
+from privatile_leaderless import extension, quorums
+
+if TYPE_CHECKING:
+    from privatile.federation.study.study import FederationStudy
+    from privatile_leaderless.folder import PeerFolder
+
+
+def _folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "PeerFolder":
+    # Imported when a command is called: --help works without the extra, and at once.
+    from privatile_leaderless.folder import open_peer
+
+    return open_peer(path)
+
+
+FOLDER = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path), callback=_folder)
+PORT = click.IntRange(1, 65535)
+
+
+def check_options(*, leaderless: bool, is_open: bool, hosts: Sequence[str], brokers: Sequence[str]) -> None:
+    """Refuse options of `privatile federation init` that do not go together."""
+    if is_open:
+        raise InputError("an open study needs a coordinator: leave out --leaderless and --tolerate, or --open.")
+    if not leaderless:
+        raise InputError("--tolerate is for federations without a coordinator: add --leaderless, or leave it out.")
+    for option, given in (("--host", hosts), ("--broker", brokers)):
+        if given:
+            raise InputError(
+                f"{option} is not for --leaderless: every organization names its own server when it enrolls."
+            )
+
+
+def write_study(path: Path, study: "FederationStudy") -> None:
+    """What `privatile federation init --leaderless` writes: the study, and one invitation for all."""
+    from privatile.federation.setup.files import replace_file
+    from privatile.federation.study.study import study_toml
+    from privatile_leaderless.roster import write_peer_invitation
+
+    if path.exists() and any(path.iterdir()):
+        raise InputError(f"{path} is not empty. Choose a new folder.")
+    path.mkdir(parents=True, exist_ok=True)
+    replace_file(path / "study.toml", study_toml(study))
+    write_peer_invitation(path / "invitation.json", study)
+    count, quorum = len(study.clients), quorums.signing(study)
+    click.echo(f"study        {path / 'study.toml'}  (hash {study.digest[:16]})")
+    click.echo(f"invitation   {path / 'invitation.json'}  -> send to all; it holds no secret")
+    away, liars = count - quorum, quorums.liars(study)
+    click.echo(f"signing      {quorum} of {count} sign every round: {away} may be away, {liars} may lie")
+    click.echo("Each organization runs `privatile peer enroll` and sends its enrolment to all others.")
+
+
+@click.group()
+def peer() -> None:
+    """A federation without a coordinator: one organization's part.
+
+    \b
+    privatile federation init STUDY --leaderless --client north --client south --client west ...
+    privatile peer enroll STUDY/invitation.json DIR --client north --host north.example
+    (everybody sends DIR/north.peer.json to everybody)
+    privatile peer admit DIR *.peer.json
+    privatile peer run DIR --source salaries.csv --value salary
+    """
+
+
+@peer.command()
+@click.argument("invitation", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--client", required=True, metavar="NAME", help="Which client of the study this organization is.")
+@file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
+@number("--max-epsilon", "NUMBER", "This site's own limit: the most one person may spend for life. Said once.")
+@text("--host", "NAME", "Name or address of the server that this organization runs; without it, it runs none.")
+@click.option("--port", type=PORT, default=4222, show_default=True, help="Port of that server for peers.")
+@click.option("--cluster-port", type=PORT, default=6222, show_default=True, help="Port for the other servers.")
+@text("--listen", "ADDRESS", "Address that the server listens on; all of this machine unless given.")
+@click.option(
+    "--new-key", is_flag=True, help="DIR is there, its key is lost: make another, for the others to vote for."
+)
+def enroll(
+    invitation: Path,
+    folder: Path,
+    client: str,
+    site: Path | None,
+    max_epsilon: float | None,
+    host: str | None,
+    port: int,
+    cluster_port: int,
+    listen: str | None,
+    new_key: bool,
+) -> None:
+    """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
+    from privatile.api.folders import state_folder
+    from privatile.federation.site.folder import enroll as enroll_site
+    from privatile.federation.site.limits import COUNT_TWICE
+    from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder, open_peer
+    from privatile_leaderless.roster import PeerInvitation, read_peer_invitation
+
+    study = read_peer_invitation(invitation)
+    invited = PeerInvitation(client, study)
+    if new_key:
+        own = open_peer(folder)
+        own.check(study, client)
+        own.write_enrolment(enroll_site(invited, own.site, new_key=True).key())
+        click.echo(f"{'send to all':>18}  {own.enrolment_file}")
+        click.echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
+        click.echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
+        return
+    at = ServerPlace(host or "", port, cluster_port, listen or "")
+    check_new_folder(folder, study, client, at)
+    for label, words in invited.rows():
+        click.echo(f"{label:>18}  {words}")
+    place = enroll_site(invited, site or state_folder(), max_epsilon=max_epsilon)
+    made = make_peer_folder(folder, study, client, place.path, place.key(), at)
+    click.echo(f"\n{'limits':>18}  {place.limits_file}  <- what this site allows; read and edit it")
+    click.echo(f"{'':>18}  {COUNT_TWICE}")
+    click.echo(f"{'ledger':>18}  {place.ledger_file}  <- who has answered, for all studies")
+    click.echo(f"{'send to all':>18}  {made.enrolment_file}")
+    click.echo(f"{'your fingerprint':>18}  {place.key().public.fingerprint}")
+
+
+@peer.command()
+@FOLDER
+@click.argument("enrolments", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--fingerprint", help="The roster's fingerprint, as all have compared it: anything else is refused.")
+def admit(folder: "PeerFolder", enrolments: tuple[Path, ...], fingerprint: str | None) -> None:
+    """Build the roster from everybody's enrolments. All compare its fingerprint once, by telephone."""
+    roster = folder.admit(list(enrolments), fingerprint)
+    for label, words in roster.rows():
+        click.echo(f"{label:>18}  {words}")
+    if fingerprint is None:
+        click.echo("\nCompare the roster's fingerprint with all others, by telephone. It covers every line above.")
+
+
+@peer.command()
+@FOLDER
+@site_options
+@click.option("--broker", "brokers", multiple=True, metavar="URL", help="Servers of others, instead of the own one.")
+@click.option(
+    "--linger", type=float, default=60.0, show_default=True, help="Seconds its server stays for those who are late."
+)
+@click.option("--verbose", is_flag=True, help="Log every round.")
+def run(
+    folder: "PeerFolder",
+    source: str | None,
+    brokers: tuple[str, ...],
+    linger: float,
+    yes: bool,
+    install_unit: Path | None,
+    json_logs: bool,
+    verbose: bool,
+    policy: Path | None,
+    reading: ReadingOptions,
+    **values: Any,
+) -> None:
+    """Answer the study from this organization's own file, and follow the log, until the study ends.
+
+    Starts the organization's own server, unless it runs none or --broker names others. Stop and start it at any time.
+    """
+    from privatile.federation.monitoring import start_logging
+    from privatile.federation.run.status import run_results
+    from privatile_leaderless.roster import PeerInvitation
+    from privatile_leaderless.running import PeerOptions, run_peer
+
+    options = site_choices(reading, policy, values)
+    if install_unit is not None:
+        own = [word for url in brokers for word in ("--broker", url)] + ["--linger", f"{linger:g}"]
+        _write_unit(install_unit, folder, [*own, *unit_words(source, reading, options)])
+        return
+    rows = reading.data(source, "--source")
+    agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
+    start_logging(as_json=json_logs, verbose=verbose)
+    end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: click.echo(line, err=True))
+    if end == "finished":
+        click.echo("\n\n".join(str(result) for result in run_results(folder)))
+    else:
+        click.echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
+
+
+def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
+    from privatile.api.folders import state_folder
+    from privatile.client.ledger.key_files import config_folder
+    from privatile.federation.run.units import systemd_unit
+
+    words = ["peer", "run", str(folder.path.absolute()), *options]
+    writes = (folder.path, folder.site, state_folder(), config_folder())
+    write_unit(to, f"peer-{folder.client}", systemd_unit(f"peer {folder.client}", words, writes))
+
+
+@peer.command()
+@FOLDER
+@click.option("--readmit", metavar="NAME", help="Count the answers of a peer in quarantine again.")
+@file("--key", "FILE", "Take the new key in a peer's new enrolment.")
+@click.option("--fingerprint", help="With --key: the new key's, as its owner read it out.")
+@click.option("--abort", is_flag=True, help="End the run for good. What was answered stays spent. Asks before.")
+@YES
+def vote(
+    folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprint: str | None, abort: bool, yes: bool
+) -> None:
+    """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone.
+
+    A vote cannot be taken back. `privatile federation status DIR` shows the votes that are cast and not yet decided.
+    """
+    from privatile_leaderless.running import check_goes_on
+    from privatile_leaderless.running import vote as cast
+
+    if sum((readmit is not None, key is not None, abort)) != 1:
+        raise InputError("vote for one thing: --readmit NAME, --key FILE or --abort.")
+    if abort:
+        check_goes_on(folder)
+        ask_first(f"Vote to abort? {ABORT}", f": {NEEDS_YES}", yes=yes)
+    click.echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
+
+
+@peer.command()
+@FOLDER
+@click.option("--epoch", type=click.IntRange(1), help="The new log's number, where peers have come to different ones.")
+@YES
+def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
+    """After the loss of the log: begin a new one. Every organization does this, with its peer stopped. Asks before.
+
+    It begins at the earliest place that a quorum can still sign, by what all say of themselves. What was answered
+    beyond it stays spent.
+    """
+    from privatile_leaderless.running import recover as begin
+
+    ask_first("Is the log lost for good, and do all organizations begin a new one?", f": {NEEDS_YES}", yes=yes)
+    click.echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
+
+
+@peer.command("catch-up")
+@FOLDER
+@click.option(
+    "--from", "other", required=True, type=click.Path(path_type=Path), callback=existing, help="Another peer's run.db."
+)
+def catch_up(folder: "PeerFolder", other: Path) -> None:
+    """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
+    from privatile_leaderless.running import catch_up as follow
+
+    click.echo(follow(folder, other))
+
+
+SIGN = click.Option(
+    ["--sign", "given"],
+    type=click.Path(path_type=Path),
+    metavar="RECORD",
+    help="Without a coordinator: check another organization's record against this one's file and ledger, and sign it.",
+)
+LEADERLESS = (
+    click.Option(
+        ["--leaderless"], is_flag=True, help="No coordinator: the clients run `privatile peer`, and agree by a log."
+    ),
+    click.Option(["--tolerate"], type=int, help="With --leaderless: how many clients may lie; 0 unless given."),
+)
+
+
+def extend(name: str, command: click.Command) -> click.Command:
+    """`privatile federation` and `privatile release`, with the options of a federation without a coordinator."""
+    if name == "release":
+        return _with_options(command, (SIGN,), release)
+    found = copy.copy(command)
+    assert isinstance(found, click.Group)
+    found.commands = {**found.commands, "init": _with_options(found.commands["init"], LEADERLESS, init)}
+    return found
+
+
+def _with_options(
+    command: click.Command, options: tuple[click.Option, ...], call: Callable[..., None]
+) -> click.Command:
+    found = copy.copy(command)
+    found.params, found.callback = [*command.params, *options], partial(call, command.callback)
+    return found
+
+
+def init(begin: Callable[..., None], *, leaderless: bool, tolerate: int | None, **options: Any) -> None:
+    """Begin a federation, without a coordinator where that is asked for."""
+    if not leaderless and tolerate is None:
+        begin(**options)
+        return
+    is_open = options["is_open"] or options["design"] == "open"
+    check_options(leaderless=leaderless, is_open=is_open, hosts=options["hosts"], brokers=options["brokers"])
+    begin(**options, tolerate=tolerate or 0)
+
+
+def release(make: Callable[..., None], *, folder: Path, output: Path, unfinished: bool, given: Path | None) -> None:
+    """Make a record: one organization writes it, and the others sign the same file in turn."""
+    from privatile_leaderless.folder import open_peer
+
+    if of_path(folder) is extension:
+        own = open_peer(folder)
+        if unfinished:
+            raise InputError("without a coordinator only a finished run is released: leave out --unfinished.")
+        _release(own, output, given)
+        return
+    if given is not None:
+        raise InputError(
+            "--sign is for an organization of a federation without a coordinator. A site countersigns with: privatile "
+            f"verify {shlex.quote(str(given))} --transcript RUN.DB --countersign --invitation INVITATION.json"
+        )
+    make(folder=folder, output=output, unfinished=unfinished)
+
+
+def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
+    """Write the record, or sign the one that another peer has written."""
+    from privatile.federation.record.checks import Checks, VerificationFailed
+    from privatile.federation.record.countersignature import read_statement, statement_lines
+    from privatile.federation.record.document import read_record, write_record
+    from privatile_leaderless.record import check_has_rounds, release_of_peers, sign_as_peer, verify
+
+    study = directory.study()
+    if given is None:
+        if output.exists():
+            raise InputError(
+                f"{output} is there, and may hold signatures of others. Sign it with --sign "
+                f"{shlex.quote(str(output))}, or write another file with -o."
+            )
+        record = release_of_peers(directory)
+    else:
+        record, output = read_record(given), given
+        check_has_rounds(record, directory)
+        checked = Checks()
+        verify(checked, record, study, directory.store_file, complete=False)
+        if checked.failed:
+            click.echo(checked.to_text())
+            raise VerificationFailed(
+                f"{given} is not what {directory.client} has seen: {counted(len(checked.failed), 'failed check')}, see "
+                "above; it is not signed. Keep the file, and ask the others."
+            )
+        record = sign_as_peer(record, directory)
+    write_record(record, output)
+    signed = list(record["signatures"]["peers"])
+    enough = "these are enough, all is better" if len(signed) >= quorums.signing(study) else "it does not hold yet"
+    enough = enough if len(signed) < len(study.clients) else "that is everybody"
+    needed = f"{quorums.signing(study)} of {len(study.clients)} are needed"
+    click.echo(f"{output}: signed by {', '.join(signed)}; {needed}: {enough}.")
+    statement = read_statement(record["signatures"]["clients"][directory.client]["statement"])
+    for line in [] if statement is None else statement_lines(statement):
+        click.echo(line)
+    if len(signed) < len(study.clients):
+        click.echo(f"The next organization signs it with: privatile release DIR --sign {shlex.quote(str(output))}")
