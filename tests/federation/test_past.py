@@ -304,9 +304,8 @@ def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(t
     answered(client, 1)
     with Ledger.open(one.sites["site0"].ledger_file) as ledger:
         (column,) = shuffle(open_source({"north": np.arange(50.0)}), ledger).values()
-        other = Responder(
-            one.study.run, column, RandomizedResponse(0.5), ledger, OperatingSystemCoins(), rules=SpendingRules()
-        )
+        fair, rules = RandomizedResponse.from_epsilon(1.0), SpendingRules(new_people=True)
+        other = Responder(one.study.run, column, fair, ledger, OperatingSystemCoins(), rules=rules)
         for number in (1, 2):
             other.outcome(Question(one.study.run, number, 0.5, 7.0, 5))
         given = given_answers(ledger, one.study.run)

@@ -60,63 +60,33 @@ def a_code_is_spent_in_another_commit_than_its_count(seams: Seams) -> None:
 @fault("tests/survey/test_crash.py::test_random_histories_agree_with_a_model")
 def a_code_answers_again_after_a_restart(seams: Seams) -> None:
     """That it is spent is known to the process alone."""
-
-    def make(original: Function, hit: Hit) -> Function:
-        return lambda self, changed: hit()
-
-    seams.replace(f"{STORE}.change", make)
+    seams.skip(f"{STORE}.change")
 
 
 @fault("tests/survey/test_gateway.py::test_codes_that_somebody_else_changed_are_not_answered_for")
 def a_code_that_another_program_has_spent_answers_again(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        def change(self: Any, changed: Any) -> None:
-            try:
-                original(self, changed)
-            except Altered:
-                hit()
-
-        return change
-
-    seams.replace(f"{STORE}.change", make)
+    seams.forgive(f"{STORE}.change", Altered)
 
 
 @fault("tests/survey/test_two_gateways.py::test_every_answer_that_either_acknowledged_is_counted")
 def two_gateways_write_one_file(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        return lambda self, writers=None: hit()
-
-    seams.replace(f"{STORE}.require_writer", make)
+    seams.skip(f"{STORE}.require_writer")
 
 
 @fault("tests/survey/test_restore.py::test_both_files_of_an_old_backup_are_refused_until_that_is_declared")
 def an_old_backup_is_served(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        def read(self: Any) -> int:
-            hit()
-            return 0
-
-        return read
-
-    seams.replace("privatile.survey.mark:SurveyMark.read", make)
+    seams.change("privatile.survey.mark:SurveyMark.read", lambda *_: 0)
 
 
 @fault("tests/survey/test_restore.py::test_both_files_of_an_old_backup_are_refused_until_that_is_declared")
 def codes_of_a_restored_file_are_free(seams: Seams) -> None:
     """As if no code had been used since the backup: nobody is warned before a second answer."""
-
-    def make(original: Function, hit: Hit) -> Function:
-        return lambda self: hit()
-
-    seams.replace(f"{STORE}.mark_restored", make)
+    seams.skip(f"{STORE}.mark_restored")
 
 
 @fault("tests/survey/test_client.py::test_the_bit_is_on_the_disk_before_it_is_sent")
 def a_device_sends_a_bit_that_it_has_not_stored(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        return lambda self, answer: hit()
-
-    seams.replace("privatile.survey.answer_file:AnswerFile.add", make)
+    seams.skip("privatile.survey.answer_file:AnswerFile.add")
 
 
 # -- its own round
@@ -137,39 +107,17 @@ def an_answer_to_an_earlier_round_is_counted(seams: Seams) -> None:
 
 @fault("tests/survey/test_gateway.py::test_a_survey_ends_by_command_number_and_date")
 def an_answer_to_a_closed_survey_is_counted(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        def counts(self: OpenRound) -> bool:
-            if not original(self):
-                hit()
-            return True
-
-        return counts
-
-    seams.replace("privatile.server.open_rounds:OpenRound.counts", make)
+    seams.change("privatile.server.open_rounds:OpenRound.counts", lambda *_: True)
 
 
 @fault("tests/survey/test_gateway.py::test_a_round_drains_closes_and_takes_no_late_answer")
 def a_round_closes_before_it_has_drained(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        def advance(rule: Any, state: OpenRound, now: float, awaited: int | None) -> OpenRound:
-            found: OpenRound = original(rule, state, now, awaited)
-            if found.phase is not Phase.DRAINING:
-                return found
-            hit()
-            return replace(found, phase=Phase.CLOSING)
+    def closed(found: OpenRound, *_: Any) -> OpenRound:
+        return replace(found, phase=Phase.CLOSING) if found.phase is Phase.DRAINING else found
 
-        return advance
-
-    seams.replace("privatile.server.open_rounds:advance", make)
+    seams.change("privatile.server.open_rounds:advance", closed)
 
 
 @fault("tests/survey/test_nothing_joined.py::test_the_log_of_commits_is_empty_after_a_round_and_after_the_end")
 def a_log_that_joins_codes_to_answers_stays(seams: Seams) -> None:
-    def make(original: Function, hit: Hit) -> Function:
-        def empty_log(self: Any) -> bool:
-            hit()
-            return True
-
-        return empty_log
-
-    seams.replace(f"{STORE}.empty_log", make)
+    seams.skip(f"{STORE}.empty_log")
