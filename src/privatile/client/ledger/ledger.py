@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, SecretKey, create_private, key_folder
-from privatile.client.ledger.keys import derive
+from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, create_private, key_folder
+from privatile.client.ledger.keys import PersonKey, derive
 from privatile.client.ledger.ledger_file import check_pages, connect, explain, fresh, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.ledger.marks import Mark
@@ -294,7 +294,23 @@ class Ledger:
         """A key: of a column's order, of digests, of the choice of a person's record, of who of a class takes part."""
         return derive(self.secret.secret, purpose, *names)
 
-    def check_person_key(self, key: SecretKey) -> None:
+    def person_key(self, path: Path) -> PersonKey:
+        """The person key in the file at `path`, made now where there is none: no one is known by a key that gets lost.
+
+        Looked at before a missing file is made: a new key in its place would be in the way of the right one.
+        """
+        key = PersonKey.open(path)
+        self.check_person_key(key)
+        try:
+            key.save()
+        except LedgerError:
+            if not path.exists():
+                raise
+            key = PersonKey.open(path)  # another process was faster
+            self.check_person_key(key)
+        return key
+
+    def check_person_key(self, key: PersonKey) -> None:
         """Refuse a person key other than the one under which people are already known."""
         known = self.meta("person key")
         if known is not None and known != key.fingerprint:
