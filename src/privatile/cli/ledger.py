@@ -3,12 +3,16 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from privatile.cli.options import file, json_flag
 from privatile.cli.printing import echo_json
 from privatile.core.words import counted
+
+if TYPE_CHECKING:
+    from privatile.client.ledger.ledger import Ledger
 
 LEDGER = file("--ledger", "FILE", "The ledger; yours in your state folder unless given.")
 PATH = click.argument("path", required=False, type=click.Path(path_type=Path))
@@ -34,19 +38,25 @@ def ledger() -> None:
 @PATH
 @SAME
 @json_flag("The statement")
-def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
+@click.pass_context
+def show(context: click.Context, path: Path | None, ledger: Path | None, as_json: bool) -> None:
     """Of the ledger at PATH (yours unless given) per data set: records, answers, runs, the most any record has spent.
 
     Also how many records are reserved for a run and how many are left unasked, where there are any. A data set is a
     client's column with its content. They are numbered in the order in which they first answered; where a client and
     column come twice, other content came under the same name.
+
+    First the ledger is checked as `verify` does it. If its key is not here, the statement says that it is not checked.
+    If the ledger was altered, the statement says so and the exit code is 1.
     """
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
     from privatile.result.number_words import finite
 
-    with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book:
+    with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book, book.reading():
+        verifies, found = _checked(book)
         facts = statement(book)
+    code = int(verifies is False)
     if as_json:
         # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it, and
         # for what is not known after a restore.
@@ -56,9 +66,9 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
             "nameless_epsilon": finite(facts.nameless_epsilon),
             "max_epsilon": finite(facts.max_epsilon or math.inf),
         }
-        echo_json({"ledger": str(book.path), **rest})
-        return
-    click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}")
+        echo_json({"ledger": str(book.path), "verifies": verifies, "checked": found, **rest})
+        context.exit(code)
+    click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}; {found}")
     sets = facts.datasets
     # Of data sets of one name the first run tells which is which.
     several = len({(one.client, one.column) for one in sets}) < len(sets)
@@ -95,6 +105,24 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
         click.echo(f"for life one person may have spent {nameless}.")
     if facts.max_epsilon is not None:
         click.echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
+    context.exit(code)
+
+
+def _checked(book: "Ledger") -> tuple[bool | None, str]:
+    """Whether a ledger verifies, and what to say about it; None where its key is not here."""
+    from privatile.errors import LedgerBusy, LedgerError
+
+    try:
+        _ = book.secret
+    except LedgerError:
+        return None, "not checked: the key is not here"
+    try:
+        book.verify()
+    except LedgerBusy:
+        raise  # nothing is known about it
+    except LedgerError as error:
+        return False, f"it does not verify, so do not rely on these numbers: {error}"
+    return True, "checked: it verifies with its key"
 
 
 def _spent(epsilon: float, restored: bool) -> str:

@@ -413,7 +413,7 @@ class Ledger:
     def reading(self) -> Iterator[None]:
         """One state of the file for all that is read inside, whoever writes meanwhile."""
         with self._lock:
-            if self._depth:
+            if self._connection.in_transaction:
                 yield
                 return
             self._tip = None
