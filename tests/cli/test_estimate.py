@@ -282,6 +282,7 @@ BAD = [
     (("--epsilon", 1, "--range", 0, 100, "--log"), "above 0"),
     (("--epsilon", 1, "--log", "--scale", "logit"), "exclude each other"),
     (("--epsilon", 1, "--seed", 7), "operating system only"),
+    (("--epsilon", 1, "--simulate", "--ledger", "l.db"), "No such option '--simulate'"),
     (("--epsilon", 1, "--design", "paper-c9"), "design must be one of"),
     (("--epsilon", 1, "--confidence-level", 95), "confidence_level"),
     (("--epsilon", 1, "--dither", -5), "width of 0 or more"),
@@ -318,6 +319,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
         ("options.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
         ("broken.toml", "data = ", "is not valid TOML"),
         ("shown.toml", 'data = "data.csv"\ndry_run = true\n', "estimate shown.toml --dry-run"),
+        ("simulate.toml", 'data = "data.csv"\nsimulate = true\nledger = "l.db"', "simulate: there is no such setting"),
         ("seed.toml", 'data = "data.csv"\nseed = 5\n', "seed: there is no such setting"),
     ],
 )

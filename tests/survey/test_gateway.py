@@ -204,6 +204,8 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
         (b'{"code": "CODE", "round": 0, "answer": true}', 400),
         (b'{"code": "CODE", "round": 99999999999999999999999, "answer": true}', 400),
         (b'{"code": "CODE", "round": 1, "answer": true, "value": 52000}', 400),
+        (b'{"code": "CODE", "round": 1, "answer": false, "answer": true}', 400),
+        (b'{"code": "CODE", "code": "CODE", "round": 1, "answer": true}', 400),
         (b'{"code": "CODE", "round": 1, "answer": true' + b" " * 600 + b"}", 413),
         (b'{"code": "\xff\xfe", "round": 1, "answer": true}', 400),
         (b"[" * 500, 400),

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from privatile.core.decoding import decode_json
 from privatile.errors import StoreError
 from privatile.server.web import DirectHandlers, Respond, WholeResponse, goes_by
 from privatile.survey.facts import public_state, survey_facts
@@ -191,13 +192,13 @@ class Gateway:
             if len(body) > LARGEST_BODY:
                 reply(self._failed[413])
             elif is_answer:
-                sent = _answer_body.decode(body)
+                sent = decode_json(body, _answer_body)
                 _require_code(sent.code)
                 if not 1 <= sent.round < LATEST_ROUND:
                     raise msgspec.DecodeError("no round")
                 self._service.answer(sent.code, sent.round, sent.answer, lambda taken: reply(self._taken(taken)))
             else:
-                asked = _question_body.decode(body)
+                asked = decode_json(body, _question_body)
                 _require_code(asked.code)
                 self._service.question(asked.code, asked.visit, lambda handed: reply(self._handed_out(handed)))
         except (Refusal, StoreError) as error:
