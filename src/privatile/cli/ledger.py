@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from privatile.cli.options import file, json_flag
-from privatile.cli.printing import echo_json
-from privatile.core.words import counted
+from privatile.cli.printing import echo, echo_json
+from privatile.core.words import counted, printable
 
 if TYPE_CHECKING:
     from privatile.client.ledger.ledger import Ledger
@@ -68,21 +68,21 @@ def show(context: click.Context, path: Path | None, ledger: Path | None, as_json
         }
         echo_json({"ledger": str(book.path), "verifies": verifies, "checked": found, **rest})
         context.exit(code)
-    click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}; {found}")
+    echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}; {found}")
     sets = facts.datasets
     # Of data sets of one name the first run tells which is which.
     several = len({(one.client, one.column) for one in sets}) < len(sets)
     columns = [
         ("no.", ">", [str(one.number) for one in sets]),
-        ("client", "<", [one.client for one in sets]),
-        ("column", "<", [one.column for one in sets]),
+        ("client", "<", [printable(one.client) for one in sets]),
+        ("column", "<", [printable(one.column) for one in sets]),
         ("records", ">", [f"{one.records:,}" for one in sets]),
         ("answers", ">", [f"{one.reports:,}" for one in sets]),
         # Of a run that is over nothing is reserved.
         ("reserved", ">", [f"{one.reserved:,}" for one in sets if any(each.reserved for each in sets)]),
         ("unasked", ">", [f"{one.unasked:,}" for one in sets if any(each.unasked for each in sets)]),
         ("runs", ">", [f"{one.runs:,}" for one in sets]),
-        ("first run", "<", [one.first_run for one in sets if several]),
+        ("first run", "<", [printable(one.first_run) for one in sets if several]),
         ("new people", "<", ["yes" if one.new_people else "" for one in sets if any(each.new_people for each in sets)]),
         ("most ε spent", ">", [_spent(one.epsilon, one.restored) for one in sets]),
     ]
@@ -90,9 +90,7 @@ def show(context: click.Context, path: Path | None, ledger: Path | None, as_json
     widths = [max(map(len, (head, *cells))) for head, _, cells in shown]
     for row in range(-1, len(sets)):
         texts = zip(shown, widths, strict=True)
-        click.echo(
-            "  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts)
-        )
+        echo("  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts))
     nameless = (
         f"up to ε = {_spent(facts.nameless_epsilon, facts.restored)} in data sets without a person column; whose is "
     )
@@ -100,11 +98,11 @@ def show(context: click.Context, path: Path | None, ledger: Path | None, as_json
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
         more = f", plus {nameless}" if facts.nameless_epsilon else ""
-        click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
+        echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
     elif facts.nameless_epsilon > max((one.epsilon for one in sets), default=0.0):
-        click.echo(f"for life one person may have spent {nameless}.")
+        echo(f"for life one person may have spent {nameless}.")
     if facts.max_epsilon is not None:
-        click.echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
+        echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
     context.exit(code)
 
 
@@ -143,7 +141,7 @@ def release(run: str, ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
-    click.echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
+    echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
 
 
 @ledger.command("new-people")
@@ -160,7 +158,7 @@ def new_people(number: int, ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         say_new(book, number)
-    click.echo(f"Kept: the people of data set {number} are in no other data set of this ledger.")
+    echo(f"Kept: the people of data set {number} are in no other data set of this ledger.")
 
 
 @ledger.command()
@@ -191,9 +189,9 @@ def verify(context: click.Context, path: Path | None, ledger: Path | None, as_js
     if as_json:
         echo_json({"ledger": str(where), "verifies": reason is None, "entries": entries, "reason": reason})
     elif entries is not None:
-        click.echo(f"{where} verifies: {counted(entries, 'entry', 'entries')}, with the key {key}.")
+        echo(f"{where} verifies: {counted(entries, 'entry', 'entries')}, with the key {key}.")
     else:
-        click.echo(f"{where} does not verify: {reason}", err=True)
+        echo(f"{where} does not verify: {reason}", err=True)
     if reason is not None:
         context.exit(1)
 
@@ -214,11 +212,9 @@ def restored(ledger: Path | None) -> None:
         people, _ = book.lifetime_budgets.totals()
     matters = [line for line in told if line.lost or line.kept]
     for line in matters:
-        click.echo(str(line))
+        echo(str(line))
     if not matters:
-        click.echo("No data set of this ledger had records left to ask.")
+        echo("No data set of this ledger had records left to ask.")
     if people:
-        click.echo(
-            f"People known: {people:,}. What they have spent since the backup is not known: they count as spent."
-        )
-    click.echo("Other data sets may be asked only where they hold other people (--new-people).")
+        echo(f"People known: {people:,}. What they have spent since the backup is not known: they count as spent.")
+    echo("Other data sets may be asked only where they hold other people (--new-people).")

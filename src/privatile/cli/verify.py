@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from privatile.cli.options import existing, json_flag
-from privatile.cli.printing import echo_json
+from privatile.cli.printing import echo, echo_json
 from privatile.errors import InputError
 
 
@@ -64,11 +64,11 @@ def verify(
     if as_json:
         echo_json(checked.to_dict(recomputed=recomputed))
     else:
-        click.echo(checked.to_text())
+        echo(checked.to_text())
     if checked.failed:
         raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")
     if not as_json:
-        click.echo(checked.verdict(recomputed=recomputed))
+        echo(checked.verdict(recomputed=recomputed))
     if invitation is not None and countersign:
         if transcript is None:
             raise InputError(
@@ -80,7 +80,7 @@ def verify(
         with Ledger.open(place.ledger_file, create=False, read_only=True) as ledger:
             signed = add_signature(content, invited.client, place.key(), transcript, ledger)
         write_record(signed, record)
-        click.echo(f"{record}: countersigned by {invited.client}.", err=as_json)
+        echo(f"{record}: countersigned by {invited.client}.", err=as_json)
         statement = read_statement(signed["signatures"]["clients"][invited.client]["statement"])
         for line in [] if statement is None else statement_lines(statement):
-            click.echo(line, err=as_json)
+            echo(line, err=as_json)

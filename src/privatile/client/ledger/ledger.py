@@ -40,6 +40,7 @@ from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.ledger.marks import Mark
 from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
+from privatile.core.words import printable
 from privatile.errors import LedgerError
 
 HEAD_BYTES = 16
@@ -264,8 +265,8 @@ class Ledger:
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
             "under another ledger, stop, and name that one%s.",
-            *(self.path, self.secret.path),
-            f" (in the same folder: {', '.join(beside)})" if beside else "",
+            *map(printable, (self.path, self.secret.path)),
+            printable(f" (in the same folder: {', '.join(beside)})" if beside else ""),
         )
 
     def _copy_to(self, path: Path) -> None:
