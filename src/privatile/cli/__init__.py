@@ -12,6 +12,7 @@ from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import drop_what_cannot_be_written, echo, in_options, said_by_the_system, show_any_text
 from privatile.core.suggestions import meant, removed
+from privatile.core.words import disarmed
 from privatile.errors import PrivatileError
 from privatile.server import extensions
 
@@ -117,12 +118,11 @@ class LazyGroup(click.Group):
                 ctx.exit(error.exit_code)
             except click.ClickException as error:
                 told = _with_suggestion(error) if isinstance(error, click.NoSuchOption) else error
+                if isinstance(error, click.UsageError) and (found := NO_COMMAND.fullmatch(error.message)):
+                    gone = removed(f"{_named(error)}{found[1]}")
+                    told = click.UsageError(gone, error.ctx) if gone else error
                 told.message = disarmed(told.message)  # type: ignore[misc]  # click says it is final
                 raise told from None
-            except click.UsageError as error:
-                if (found := NO_COMMAND.fullmatch(error.message)) and (gone := removed(f"{_named(error)}{found[1]}")):
-                    raise click.UsageError(gone, error.ctx) from None
-                raise
             except BrokenPipeError:
                 raise  # the reader closed the pipe: click ends quietly
             except OSError as error:
