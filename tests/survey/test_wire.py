@@ -74,6 +74,7 @@ def test_what_is_refused(made: Made) -> None:
         post(b"/question", b'{"code": "%b", "more": 1}' % code.encode()): (400, "malformed"),
         post(b"/question?x=y", b"{}"): (400, "malformed"),
         head + length + chunks + in_chunks + answer(code): (400, "malformed"),
+        head.replace(b"localhost", b"evil.example") + length + chunks + in_chunks + answer(code): (400, "malformed"),
         post(b"/question", b" " * (LARGEST_BODY + 1)): (413, "size"),
         head + chunks + b"\r\n" + b"1\r\n \r\n" * (LARGEST_BODY + 1): (413, "size"),
         post(b"/question", b"{}", host=b"evil.example"): (421, "host"),

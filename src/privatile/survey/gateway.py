@@ -142,11 +142,11 @@ class Gateway:
 
         names = [name for name, _ in scope["headers"]]
         hosts = [value for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
-            await _refusal("host")(scope, receive, with_headers)
-        elif scope["query_string"] or (b"transfer-encoding" in names and b"content-length" in names):
+        if scope["query_string"] or (b"transfer-encoding" in names and b"content-length" in names):
             # A proxy that goes by the length would take the end of the body for the next visitor's request.
             await _refusal("malformed")(scope, receive, with_headers)
+        elif len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
+            await _refusal("host")(scope, receive, with_headers)
         else:
             await self._starlette(scope, receive, with_headers)
 
@@ -269,7 +269,9 @@ def _refusal(reason: str) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return _refusal("method" if error.status_code == 405 else "unknown")
+        response = _refusal("method" if error.status_code == 405 else "unknown")
+        response.headers.update(error.headers or {})
+        return response
     return _refusal("unavailable" if isinstance(error, StoreError) else str(error))
 
 
