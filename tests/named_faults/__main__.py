@@ -41,7 +41,9 @@ def main() -> int:
     nodes = sorted({each.noticed_by for each in chosen})
     alive = 0
     with context.Pool(options.jobs, maxtasksperchild=1) as pool:
-        found = pool.map_async(good_tests, [nodes[k :: options.jobs] for k in range(options.jobs)], chunksize=1)
+        found = pool.map_async(
+            good_tests, [part for k in range(options.jobs) if (part := nodes[k :: options.jobs])], chunksize=1
+        )
         outcomes = pool.imap(outcome_of, [each.name for each in chosen])
         good = set().union(*found.get())
         for each, (outcome, what) in zip(chosen, outcomes, strict=True):
