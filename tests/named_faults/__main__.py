@@ -10,9 +10,8 @@ from tests.named_faults import all_faults
 from tests.named_faults._running import good_tests, outcome_of
 
 PRELOADED = [
+    "tests.named_faults._running",
     "duckdb",
-    "numpy",
-    "pytest",
     "scipy.stats",
     "privatile.api.estimate",
     "privatile.federation.site.responder",
@@ -33,6 +32,8 @@ def main() -> int:
         for each in all_faults()
         if not options.words or any(w in f"{each.file} {each.name}" for w in options.words)
     ]
+    if not chosen:
+        parser.error(f"no fault has a name or a file with {' or '.join(options.words)}")
     if options.sample:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     # A server without threads makes the processes, one for each test: nothing of a fault is left for the next one.
