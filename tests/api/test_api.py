@@ -232,11 +232,12 @@ def test_all_clients_of_a_run_reserve_their_records_or_none(tmp_path: Path) -> N
             coin = RandomizedResponse.from_epsilon(1.0)
             return Responder("other", columns[client], coin, ledger, OperatingSystemCoins())
 
+        north = other("north")
         other("south").reserve(600)
         with pytest.raises(AlreadyAnswered, match="600 by run 'other'"):
             refused.complete()
         refused.ledger.close()
-        assert other("north").available() == 600
+        assert north.available() == 600
 
 
 def test_a_keyword_that_is_none_of_the_functions_is_named_as_python_names_it() -> None:
