@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from privatile.server.extensions import of_path
 
 from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
 from privatile.cli.options import existing, file, number, text
@@ -17,7 +18,6 @@ from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
 from privatile.core.words import counted
 from privatile.errors import InputError
-from privatile.server.extensions import of_path
 from privatile_leaderless import extension, quorums
 
 if TYPE_CHECKING:

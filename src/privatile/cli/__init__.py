@@ -11,10 +11,10 @@ from click.exceptions import Abort, Exit
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
 from privatile.cli.printing import drop_what_cannot_be_written, echo, in_options, said_by_the_system, show_any_text
+from privatile.core import extensions
 from privatile.core.suggestions import meant, removed
 from privatile.core.words import disarmed
 from privatile.errors import PrivatileError
-from privatile.server import extensions
 
 __all__ = ["main"]
 

@@ -39,6 +39,7 @@ def verify(
     """
     from privatile.api.folders import state_folder
     from privatile.client.ledger.ledger import Ledger
+    from privatile.core.extensions import of_study
     from privatile.federation.record.checks import VerificationFailed
     from privatile.federation.record.countersignature import countersign as add_signature
     from privatile.federation.record.countersignature import read_statement, statement_lines
@@ -46,7 +47,6 @@ def verify(
     from privatile.federation.record.verification import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
-    from privatile.server.extensions import of_study
     from privatile.survey.record import is_survey_record, verify_survey_record
 
     if countersign and invitation is None:

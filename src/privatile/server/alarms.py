@@ -21,10 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from privatile.core.decoding import json_value
+from privatile.core.extensions import Extension, of_file
 from privatile.core.words import duration
 from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
-from privatile.server.extensions import Extension, of_file
 from privatile.server.run_file import RunStore, Statement
 
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
