@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from privatile.server.extensions import of_path
 
 from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
 from privatile.cli.options import existing, file, number, text
@@ -16,6 +15,7 @@ from privatile.cli.printing import echo
 from privatile.cli.reading_options import ReadingOptions
 from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
+from privatile.core.extensions import of_path
 from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile_leaderless import extension, quorums
