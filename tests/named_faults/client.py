@@ -338,12 +338,13 @@ def a_kill_sets_the_cursor_back(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
         def start(folder: Any, rounds: int, kind: str) -> Any:
             if (folder / "ledger.db").exists():
-                with Ledger.open(folder / "ledger.db") as ledger, ledger.transaction():
-                    with ledger.seal.changing("datasets", "cursor > 0", ()):
-                        pass
-                    with ledger.seal.changing("datasets", "1", ()):
-                        if ledger.execute("UPDATE datasets SET cursor = 0 WHERE cursor > 0").rowcount:
-                            hit()
+                with (
+                    Ledger.open(folder / "ledger.db") as ledger,
+                    ledger.transaction(),
+                    ledger.seal.changing("datasets", "1", ()),
+                ):
+                    if ledger.execute("UPDATE datasets SET cursor = 0 WHERE cursor > 0").rowcount:
+                        hit()
             return original(folder, rounds, kind)
 
         return start
@@ -489,7 +490,7 @@ def renamed_content_is_not_recognised(seams: Seams) -> None:
 
 @fault("tests/client/test_overlap.py::test_data_sets_that_overlap_indirectly_are_added_up")
 def what_overlaps_indirectly_is_left_out(seams: Seams) -> None:
-    """Of a data set that holds the same records nobody asks what overlaps with that one."""
+    """What overlaps with a data set counts, what overlaps with that one does not."""
     from privatile.client.ledger.datasets import Content
 
     seams.change(
