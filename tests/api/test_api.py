@@ -147,6 +147,20 @@ def test_a_file_is_never_simulated(tmp_path: Path) -> None:
         privatile.estimate(tmp_path / "data.csv", value="x", epsilon=1, range=(0, 99), simulate=True, rng=1)
 
 
+def test_a_simulation_has_no_ledger(tmp_path: Path) -> None:
+    """It would look as if a ledger had been kept, and the same records could answer again."""
+    book, made_up = tmp_path / "ledger.db", {"a": np.arange(999.0)}
+    options: dict[str, Any] = {"epsilon": 1, "range": (0, 999), "simulate": True, "rng": 1}
+    with pytest.raises(InputError, match=r"nothing of it is written to a ledger\. Leave out ledger"):
+        privatile.estimate(made_up, ledger=book, **options)
+    rows = np.array([(k, f"p{k}") for k in range(999)], dtype=[("x", float), ("who", "U4")])
+    with pytest.raises(InputError, match="Leave out ledger"):
+        privatile.estimate(rows, value="x", by="who", ledger=str(book), **options)
+    key = tmp_path / "person.key"
+    assert privatile.estimate(rows, value="x", person="who", person_key=key, **options).records == 999
+    assert list(tmp_path.iterdir()) == []  # nor does it make a key of people
+
+
 def test_the_file_is_the_whole_file_however_many_levels_or_runs_share_it(tmp_path: Path) -> None:
     data = {"a": RNG.normal(size=3000)}
     options: dict[str, Any] = {"epsilon": 3, "range": (-5, 5), "target": "file"}
@@ -218,11 +232,12 @@ def test_all_clients_of_a_run_reserve_their_records_or_none(tmp_path: Path) -> N
             coin = RandomizedResponse.from_epsilon(1.0)
             return Responder("other", columns[client], coin, ledger, OperatingSystemCoins())
 
+        north = other("north")
         other("south").reserve(600)
         with pytest.raises(AlreadyAnswered, match="600 by run 'other'"):
             refused.complete()
         refused.ledger.close()
-        assert other("north").available() == 600
+        assert north.available() == 600
 
 
 def test_a_keyword_that_is_none_of_the_functions_is_named_as_python_names_it() -> None:

@@ -1,6 +1,7 @@
 """A folder of groups: killed and resumed, read again, compared, shown as a page and a figure."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from privatile.report.group_reading import read_groups, read_runs, results_of
 from privatile.result.pairs import compare_all
 from tests.api.test_groups import renamed, simulated
 from tests.api.test_only import options, table
+from tests.federation.mutations import with_a_key_twice
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,16 @@ def test_a_folder_of_groups_is_read_again_and_compared(saved: Path, tmp_path: Pa
     (tmp_path / "groups.json").write_text(json.dumps(index))
     with pytest.raises(InputError, match="lies in the same folder"):
         GroupFolder.read(tmp_path / "groups.json")
+
+
+def test_a_list_of_groups_with_a_key_twice_is_refused(saved: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(saved, tmp_path / "copy"))
+    text = (folder / "groups.json").read_text()
+    assert read_groups(folder)
+    for twice in with_a_key_twice(text):
+        (folder / "groups.json").write_text(twice)
+        with pytest.raises(InputError, match="an object has a key twice"):
+            read_groups(folder)
 
 
 def test_page_and_figure_show_every_group_and_escape_names(saved: Path, tmp_path: Path) -> None:

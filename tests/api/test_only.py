@@ -107,6 +107,21 @@ def test_what_cannot_be_is_refused_with_what_there_is(tmp_path: Path) -> None:
         prepare(rows, options(tmp_path, only={"region": "north", "sex": "f"}))
 
 
+def test_a_slip_lists_the_entries_of_no_column_of_numbers(tmp_path: Path) -> None:
+    """A condition on a column of numbers, mistyped, showed the first of them on the terminal."""
+    secret = np.random.default_rng(8).integers(10_000, 99_999, 300)
+    rows = [f"{value},{number},{number % 20}" for value, number in enumerate([*secret, *secret])]
+    (tmp_path / "pay.csv").write_text("pay,debt,shift\n" + "\n".join(rows) + "\n")
+    base = ("estimate", "pay.csv", "--value", "pay", "--epsilon", 2, "--range", 0, 600, "--dry-run")
+    for words in (("--only", "debt=x"), ("--client", "debt", "--only", "x"), ("--client", "debt", "--leave-out", "x")):
+        wrong = here(tmp_path, *base, *words)
+        assert wrong.returncode == 2
+        assert f"{len(set(secret.tolist()))} different entries" in wrong.stderr
+        assert not any(str(number) in wrong.stderr + wrong.stdout for number in secret)
+    few = here(tmp_path, *base, "--only", "shift=x")  # twenty entries are no secret
+    assert f"There is: {', '.join(sorted(map(str, range(20))))}." in few.stderr
+
+
 def test_on_the_command_line(tmp_path: Path) -> None:
     written(tmp_path, table(missing=True))
     base = ("estimate", "pay.csv", "--value", "pay", "--epsilon", 2, "--range", 0, 100, "--dry-run")

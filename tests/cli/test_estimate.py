@@ -18,6 +18,8 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.process
 
@@ -223,6 +225,30 @@ def test_persons_are_the_unit_when_named(home: Path) -> None:
     assert (home / "config" / "privatile" / "person.key").stat().st_mode & 0o777 == 0o600
 
 
+def test_first_runs_that_race_hash_people_under_one_key_and_each_person_answers_once(home: Path) -> None:
+    """Two share a new ledger, one has its own: each has the key that the fastest made, or is refused by the ledger."""
+    options = (*BASE, "--person", "who", "--epsilon", 1, "--max-epsilon", 1, "--json")
+    with Ledger.open(home / "shared.db", keys=home / "config" / "privatile" / "keys") as ledger, ledger.transaction():
+        pass
+    (home / "own").mkdir()
+    racing = [
+        started(home, *options, "--q", level, "--ledger", book)
+        for level, book in ((0.4, "shared.db"), (0.5, "shared.db"), (0.5, "own/own.db"))
+    ]
+    ends = [(process, *process.communicate(timeout=TIMEOUT)) for process in racing]
+    errors = [err for process, _, err in ends if process.returncode]
+    assert not any("File exists" in err for err in errors), errors
+    assert all(re.search("have answered|answered before|people left that may answer", err) for err in errors), errors
+    asked = [json.loads(out)["results"][0]["records"] if out else 0 for _, out, _ in ends]
+    assert (asked[0] + asked[1], asked[2]) == (4500, 4500)
+    key = PersonKey.read(home / "config" / "privatile" / "person.key")
+    for book in ("shared.db", "own/own.db"):
+        facts = json.loads(here(home, "ledger", "show", book, "--json").stdout)
+        assert (facts["people"], facts["person_epsilon"]) == (4500, 1.0)
+        with Ledger.open(home / book, read_only=True) as ledger:
+            assert ledger.meta("person key") == key.fingerprint
+
+
 BAD = [
     ((), "there is no default"),
     (("--epsilon", 0), "epsilon must lie in"),
@@ -256,6 +282,7 @@ BAD = [
     (("--epsilon", 1, "--range", 0, 100, "--log"), "above 0"),
     (("--epsilon", 1, "--log", "--scale", "logit"), "exclude each other"),
     (("--epsilon", 1, "--seed", 7), "operating system only"),
+    (("--epsilon", 1, "--simulate", "--ledger", "l.db"), "No such option '--simulate'"),
     (("--epsilon", 1, "--design", "paper-c9"), "design must be one of"),
     (("--epsilon", 1, "--confidence-level", 95), "confidence_level"),
     (("--epsilon", 1, "--dither", -5), "width of 0 or more"),
@@ -292,6 +319,7 @@ def test_bad_input_is_refused_with_exit_2_and_nothing_written(
         ("options.toml", 'data = "data.csv"\nepsilom = 1\nrange = 5\n', "Did you mean 'epsilon'"),
         ("broken.toml", "data = ", "is not valid TOML"),
         ("shown.toml", 'data = "data.csv"\ndry_run = true\n', "estimate shown.toml --dry-run"),
+        ("simulate.toml", 'data = "data.csv"\nsimulate = true\nledger = "l.db"', "simulate: there is no such setting"),
         ("seed.toml", 'data = "data.csv"\nseed = 5\n', "seed: there is no such setting"),
     ],
 )

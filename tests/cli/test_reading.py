@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner
 
@@ -197,3 +199,75 @@ def test_the_values_asked_about_are_no_names(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="cannot name clients") as caught:
             privatile.estimate(tmp_path / "pay.csv", epsilon=1, range=(0, 9e4), **asked, **more)
         assert "410" not in str(caught.value)
+
+
+def written_as(folder: Path, kind: str, last: float) -> tuple[object, dict[str, Any]]:
+    """Sixty records and a copy of their values, the last one of which may differ; as a source of each kind."""
+    values = [41_000.5 + 1000 * (k % 3) for k in range(60)]
+    copy = [*values[:-1], last]
+    rows = pd.DataFrame({"pay": values, "copy": copy, "site": ["north"] * 60})
+    path = folder / f"pay.{kind.split()[-1]}"
+    if kind == "german csv":
+        path.write_text(rows.to_csv(sep=";", index=False).replace(".", ","), encoding="utf-8")
+    elif kind == "csv":
+        rows.assign(copy=[f" {entry}00" for entry in copy]).to_csv(path, index=False)
+    elif kind == "parquet":
+        rows.to_parquet(path)
+    elif kind == "text parquet":
+        rows.assign(copy=rows["copy"].map(str)).to_parquet(path)
+    elif kind == "json":
+        rows.to_json(path, orient="records")
+    elif kind == "table":
+        return rows, {}
+    elif kind == "text table":
+        return rows.assign(copy=rows["copy"].map("{:.3f}".format)), {}
+    elif kind == "stream":
+        return pa.RecordBatchReader.from_batches(
+            (table := pa.Table.from_pandas(rows)).schema, table.to_batches(max_chunksize=7)
+        ), {}
+    else:
+        with sqlite3.connect(path) as connection:
+            rows.to_sql("t", connection, index=False, if_exists="replace")
+        connection.close()
+        return path, {"sql": "SELECT pay, copy, site FROM t ORDER BY rowid"}
+    return path, {}
+
+
+KINDS = ("csv", "german csv", "parquet", "text parquet", "json", "table", "text table", "stream", "db")
+
+
+@pytest.mark.parametrize("option", [{"client": "copy"}, {"person": "copy"}, {"by": "copy"}, {"only": {"copy": "x"}}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_values_under_another_name_are_no_names_either(tmp_path: Path, kind: str, option: dict[str, Any]) -> None:
+    """Names are shown by errors and results; hashes of people are kept, and whoever has the key can test values."""
+
+    def refused(last: float) -> str:
+        data, more = written_as(tmp_path, kind, last)
+        places: dict[str, Any] = {"ledger": tmp_path / "l.db", "person_key": tmp_path / "person.key"}
+        try:
+            privatile.estimate(data, value="pay", epsilon=1, range=(0, 9e4), **places, **more, **option)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    said = refused(43_000.5)
+    assert "column 'copy' holds the same as column 'pay', which is asked about" in said
+    assert not any(f"{number}000" in said for number in (41, 42, 43))
+    assert not (tmp_path / "l.db").exists()  # nobody was asked
+    assert "holds the same" not in refused(42_000.5)  # the control: one record differs
+
+
+@pytest.mark.parametrize("option", [{"client": "pay"}, {"person": "pay"}, {"by": "pay"}, {"only": {"pay": "x"}}])
+def test_the_value_column_names_nobody(tmp_path: Path, option: dict[str, Any]) -> None:
+    data, _ = written_as(tmp_path, "csv", 1.0)
+    with pytest.raises(InputError, match=r"column 'pay' cannot (name clients|name people|form groups)") as caught:
+        privatile.estimate(data, value="pay", epsilon=1, range=(0, 9e4), ledger=tmp_path / "l.db", **option)
+    assert "000.5" not in str(caught.value)
+
+
+def test_a_column_that_is_missing_throughout_is_no_copy(tmp_path: Path) -> None:
+    (tmp_path / "pay.csv").write_text("pay,site\n" + ",north\n" * 9, encoding="utf-8")
+    with pytest.raises(InputError, match="missing values only"):
+        privatile.estimate(
+            tmp_path / "pay.csv", value="pay", client="site", epsilon=1, range=(0, 9), ledger=tmp_path / "l.db"
+        )

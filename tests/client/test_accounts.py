@@ -231,13 +231,14 @@ def test_another_person_key_is_refused() -> None:
 def test_a_missing_person_key_file_is_named_and_called_missing(tmp_path: Path) -> None:
     ledger, where = Ledger.in_memory(), tmp_path / "person.key"
     people = table([f"p{k}" for k in range(10)])
-    site(ledger, people, person="who", key=PersonKey.open(where)).answer(ask())
+    site(ledger, people, person="who", key=ledger.person_key(where)).answer(ask())
     where.rename(tmp_path / "moved.key")
     with pytest.raises(LedgerError, match=rf"the person-key file {where} is missing: it holds the key by which"):
-        site(ledger, people, "next", person="who", key=PersonKey.open(where))
+        site(ledger, people, "next", person="who", key=ledger.person_key(where))
+    assert not where.exists()  # no new key is in the way of the right one
     where.write_bytes(b"q" * 32)
     with pytest.raises(LedgerError, match=rf"the person-key file {where} does not hold the key"):
-        site(ledger, people, "next", person="who", key=PersonKey.open(where))
+        site(ledger, people, "next", person="who", key=ledger.person_key(where))
 
 
 def test_marking_spent_charges_people() -> None:

@@ -20,10 +20,10 @@ RECORDS = {"north": 9_000, "south": 14_000}
 
 SCRIPT = r"""
 import sys
+from pathlib import Path
 import numpy as np
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder, answer_all
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.opening import open_source
@@ -31,7 +31,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 folder, rounds, by_person = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "people"
 ledger = Ledger.open(folder + "/ledger.db")
-key = PersonKey.open(folder + "/person.key") if by_person else None
+key = ledger.person_key(Path(folder, "person.key")) if by_person else None
 source = open_source(folder + "/data.csv", value="x", client="c", person="who" if by_person else None)
 columns = shuffle(source, ledger, person_key=key, memory_rows=5_000)
 sites = [Responder("run", column, RandomizedResponse.from_epsilon(1.0), ledger, OperatingSystemCoins())

@@ -32,7 +32,6 @@ from pathlib import Path
 from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.keys import PersonKey
 from privatile.client.responder import Responder
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.opening import open_source
@@ -45,7 +44,7 @@ def show(*things):
     logging.info("%s", things)
 try:
     ledger = Ledger.open("ledger.db")
-    key = PersonKey.open("person.key") if person else None
+    key = ledger.person_key(Path("person.key")) if person else None
     source = open_source(path, value="wage", client="region", person=person)
     columns = shuffle(source, ledger, person_key=key, missing=missing, memory_rows=10)
     for name, column in columns.items():
@@ -144,13 +143,18 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", sorted(BAD))
-def test_bad_files_leave_no_value_and_no_file(tmp_path: Path, name: str) -> None:
+def test_bad_files_leave_no_value_and_no_file_but_the_person_key(tmp_path: Path, name: str) -> None:
     data = tmp_path / name
     data.write_text(BAD[name].format(v=SECRET))
     told = run(tmp_path, data, person="who")
     assert b"DataError" in told.stderr
     assert found_in(tmp_path, told) == []
-    assert sorted(path.name for path in (tmp_path / "inside").iterdir()) == ["all.log", "tmp", "trace.txt"]
+    assert sorted(path.name for path in (tmp_path / "inside").iterdir()) == [
+        "all.log",
+        "person.key",
+        "tmp",
+        "trace.txt",
+    ]
 
 
 def test_a_refused_missing_value_leaves_no_trace(tmp_path: Path) -> None:

@@ -108,14 +108,36 @@ def test_a_key_never_replaces_another(tmp_path: Path) -> None:
     assert PersonKey.open(tmp_path / "k").fingerprint == one.fingerprint
 
 
-def test_the_key_is_made_with_the_first_answer_and_no_name_is_kept(tmp_path: Path) -> None:
+def test_no_person_is_hashed_under_a_key_that_is_in_no_file(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match=r"person.key is not made yet"):
+        PersonKey.open(tmp_path / "person.key").hash([b"ada"])
+    assert PersonKey(b"p" * 32).hash([b"ada"]).shape == (1, 2)  # one that lives in memory needs none
+
+
+def test_two_first_processes_share_the_key_of_the_faster_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, fast, where = Ledger.in_memory(), Ledger.in_memory(), tmp_path / "person.key"
+    save, made = PersonKey.save, []
+
+    def overtaken(key: PersonKey) -> None:
+        monkeypatch.setattr(PersonKey, "save", save)
+        made.append(fast.person_key(where))
+        save(key)
+
+    monkeypatch.setattr(PersonKey, "save", overtaken)
+    key = slow.person_key(where)
+    assert key.secret == made[0].secret == where.read_bytes()
+    with pytest.raises(LedgerError, match="cannot be made"):  # a folder that takes no file is another matter
+        slow.person_key(Path("/proc/no/person.key"))
+
+
+def test_the_key_is_made_before_the_first_answer_and_no_name_is_kept(tmp_path: Path) -> None:
     rows = [(float(k), "r", f"lovelace{k}") for k in range(10)]
-    key = PersonKey.open(tmp_path / "person.key")
     with Ledger.open(tmp_path / "ledger.db") as ledger:
+        key = ledger.person_key(tmp_path / "person.key")
         source = open_source(table(rows), value="wage", client="region", person="who")
         column = shuffle(source, ledger, person_key=key)["r"]
         site = Responder("run", column, RandomizedResponse.from_epsilon(1.0), ledger, OperatingSystemCoins())
-        assert list(tmp_path.iterdir()) == []
+        assert list(tmp_path.iterdir()) == [tmp_path / "person.key"]
         site.answer(Question(run="run", round=1, level=0.5, query=1.0, length=10))
         written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
         secret = (tmp_path / "person.key").read_bytes()

@@ -40,14 +40,14 @@ HYPHENED = [f"10-11-{k + 1:02}" for k in range(PEOPLE)]
 DATES = [datetime.date(1990, 1, 1) + datetime.timedelta(days=k) for k in range(PEOPLE)]
 
 
-def frame(people: Any, first: float = 0.0) -> pd.DataFrame:
+def frame(people: Any, first: float = 0.5) -> pd.DataFrame:
     """Other values than in other files: only the people are the same."""
     return pd.DataFrame({"x": [first + k for k in range(len(people))], "who": people})
 
 
 def from_csv(folder: Path, people: list[str]) -> Source:
     path = folder / "second.csv"
-    path.write_text("x;who\n" + "".join(f"{k};{who}\n" for k, who in enumerate(people)), encoding="utf-8")
+    path.write_text("x;who\n" + "".join(f"{300 + k};{who}\n" for k, who in enumerate(people)), encoding="utf-8")
     return open_source(path, value="x", person="who")
 
 

@@ -73,6 +73,38 @@ def test_what_is_shown_adds_up_and_tells_data_sets_of_one_name_apart(book: Path)
     assert lines[2].split() == ["1", "all", "value", "9", "2", "3", "4", "1", "first", "yes", "1"]
 
 
+EDIT = "UPDATE runs SET epsilon = 0.001"
+"""What was spent is made smaller, by somebody who does not have the key."""
+
+
+def test_an_edited_ledger_is_not_believed(book: Path) -> None:
+    code, shown, _ = told("show", book)
+    assert (code, shown.splitlines()[0]) == (0, f"{book}: 2 entries; checked: it verifies with its key")
+    with closing(sqlite3.connect(book)) as direct, direct:
+        direct.execute(EDIT)
+    code, shown, _ = told("show", book)
+    assert code == 1
+    assert "it does not verify, so do not rely on these numbers: the ledger" in shown.splitlines()[0]
+    assert "was altered" in shown.splitlines()[0]
+    assert shown.splitlines()[2].split()[-1] == "0.001"  # what it says is shown all the same
+    code, shown, _ = told("show", book, "--json")
+    facts = json.loads(shown)
+    assert (code, facts["verifies"]) == (1, False)
+    assert "was altered" in facts["checked"]
+
+
+def test_without_its_key_a_ledger_is_shown_as_not_checked(
+    book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "elsewhere"))
+    with closing(sqlite3.connect(book)) as direct, direct:
+        direct.execute(EDIT)
+    code, shown, _ = told("show", book)
+    assert (code, shown.splitlines()[0]) == (0, f"{book}: 2 entries; not checked: the key is not here")
+    facts = json.loads(told("show", book, "--json")[1])
+    assert (facts["verifies"], facts["checked"]) == (None, "not checked: the key is not here")
+
+
 def test_after_a_restore_what_was_spent_is_unknown_in_words(book: Path) -> None:
     said = told("restored", "--ledger", book)[1]
     assert said.startswith("client 'all', column 'value': 4 records counted as spent from now on; 3 kept for the runs")

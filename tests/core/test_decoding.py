@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 from msgspec import Meta
 
-from privatile.core.decoding import Document, parse_toml, read_toml
+from privatile.core.decoding import Document, decode_json, json_value, parse_json, parse_toml, read_toml
 from privatile.errors import InputError
 
 
@@ -45,6 +46,32 @@ def test_a_document_becomes_nested_dataclasses() -> None:
     assert document.finish(document.decode(Whole)) == Whole("t", parts={"a": Part(1.0)}, rows=(Part(2.0, 3),))
     document = Document({"title": "t", "note": None}, "x.json")
     assert document.finish(document.decode(Whole)) == Whole("t")
+
+
+@dataclass
+class Spent:
+    epsilon: float
+    more: dict[str, int] = field(default_factory=dict)
+
+
+def test_a_key_that_an_object_has_twice_is_refused_however_deep() -> None:
+    """Readers differ in which of the two they take."""
+    decoder = msgspec.json.Decoder(Spent)
+    text = b'{"epsilon": 1, "more": {"a": 1}}'
+    assert decode_json(text, decoder) == Spent(1.0, {"a": 1})
+    assert parse_json(text, "x") == json_value(text) == {"epsilon": 1, "more": {"a": 1}}
+    for twice in (
+        b'{"epsilon": 9, "epsilon": 1}',
+        b'{"epsilon": 1, "more": {"a": 1, "a": 1}}',
+        b'{"epsilon": 1, "more": {"a": 1, "\\u0061": 2}}',
+    ):
+        assert decoder.decode(twice).epsilon == 1.0  # the decoder alone takes the last
+        with pytest.raises(msgspec.ValidationError, match="an object has a key twice"):
+            decode_json(twice, decoder)
+        with pytest.raises(InputError, match="x cannot be read: it: an object has a key twice"):
+            parse_json(twice, "x")
+    with pytest.raises(InputError, match="not valid TOML"):
+        parse_toml("epsilon = 9\nepsilon = 1", "x.toml")
 
 
 def test_every_error_is_reported_with_its_place() -> None:

@@ -124,3 +124,10 @@ def test_an_answer_belongs_to_its_question(question: Question, data: st.DataObje
     if question.round > 1:
         with pytest.raises(ProtocolError):
             Answer.from_dict(fields | {"round": question.round - 1}).check(question)
+
+
+def test_a_field_given_twice_is_refused() -> None:
+    text = json.dumps(GOOD)
+    assert Question.from_json(text) == Question(**GOOD)
+    with pytest.raises(ProtocolError, match="must be one JSON object"):
+        Question.from_json(text.replace("{", '{"query": 9.0, '))

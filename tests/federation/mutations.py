@@ -30,3 +30,24 @@ def places(value: Any, path: Path = ()) -> Iterator[Path]:
     for key, inner in items:
         yield (*path, key)
         yield from places(inner, (*path, key))
+
+
+class _Twice(dict[str, Any]):
+    """An object that is written with its first key twice, both times with the same value."""
+
+    def items(self) -> Any:
+        pairs = list(super().items())
+        return [*pairs[:1], *pairs]
+
+
+def with_a_key_twice(text: str) -> Iterator[str]:
+    """The JSON text with a key twice in one of its objects; for every object, however deep."""
+    for path in ((), *places(json.loads(text))):
+        fields: Any = {"": json.loads(text)}
+        holder = fields
+        for key in ("", *path)[:-1]:
+            holder = holder[key]
+        last = ("", *path)[-1]
+        if isinstance(holder[last], dict) and holder[last]:
+            holder[last] = _Twice(holder[last])
+            yield json.dumps(fields[""], sort_keys=True, separators=(",", ":"))

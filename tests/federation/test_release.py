@@ -31,6 +31,7 @@ from privatile.server.coordinator import Coordinator
 from privatile.server.program import hash_sources
 from privatile.server.run_file import RunStore
 from tests.federation.kit import Federation, make_study
+from tests.federation.mutations import with_a_key_twice
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +277,17 @@ def test_unfinished_runs_are_released_only_on_request(tmp_path: Path) -> None:
     federation.open_run().store.close()
     with pytest.raises(InputError, match="not finished"):
         release(federation.directory)
+
+
+def test_a_record_with_a_key_twice_is_refused(finished: Federation, tmp_path: Path) -> None:
+    """Its signature would hold for one of the two, and another program would read the other."""
+    path, text = tmp_path / "record.json", json.dumps(release(finished.directory))
+    path.write_text(text)
+    assert read_record(path)
+    for twice in with_a_key_twice(text):
+        path.write_text(twice)
+        with pytest.raises(InputError, match="an object has a key twice"):
+            read_record(path)
 
 
 def test_other_files_are_not_records(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ from privatile.federation.site.limits import SiteLimits, read_limits
 from privatile.federation.wire.connection import _is_no_noise, client_context
 from privatile.federation.wire.keys import KeyPair, read_key, verify, write_private
 from tests.federation.kit import Federation, make_study
-from tests.federation.mutations import DROPPED, places, with_value
+from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 
 pytestmark = pytest.mark.network
 
@@ -259,6 +259,15 @@ def test_edited_files_are_refused(made: Federation, tmp_path: Path) -> None:
     edited.write_text(json.dumps(fields))
     with pytest.raises(InputError, match="signature does not fit"):
         read_enrolment(edited)
+    for path, read in (
+        (made.directory.invitation_file("site0"), read_invitation),
+        (made.sites["site0"].enrolment_file, read_enrolment),
+    ):
+        assert read(path)
+        for text in with_a_key_twice(path.read_text()):
+            edited.write_text(text)
+            with pytest.raises(InputError, match="an object has a key twice"):
+                read(edited)
     for text in ("", "[]", "{", '{"privatile_invitation": 2}', "null"):
         edited.write_text(text)
         with pytest.raises(InputError):

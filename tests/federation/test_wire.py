@@ -20,7 +20,7 @@ from privatile.federation.wire.connection import Msg, connected
 from privatile.federation.wire.keys import KeyPair, verify
 from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
-from tests.federation.mutations import DROPPED, places, with_value
+from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 
 LINK = Link(3, "ab" * 16)
 STUDY = "0" * 64
@@ -240,6 +240,9 @@ def test_a_signed_message_with_a_field_more_or_less_or_wrong_is_refused(message:
     assert read_signed(with_value(text, ("study",), fields["study"])) == message  # the form alone refuses nothing
     with pytest.raises(ProtocolError, match="sorted keys"):  # signed by its client, and not the text that is checked
         read_signed(json.dumps(fields, indent=1))
+    for twice in with_a_key_twice(text):
+        with pytest.raises(ProtocolError, match="sorted keys"):
+            read_signed(twice)
     for path in places(fields):
         bodies = [with_value(text, path, value) for value in NEVER]
         if isinstance(path[-1], str):

@@ -1,8 +1,8 @@
 """Golden values: what a specification, run files, results, a release record, studies and commands say, seeded.
 
 `python -m tests.golden.make`, in the repository's root, writes values.json and the snapshots again. Do that only where
-a value or a sentence is meant to change, and say in the commit why it does. `values`, `snapshots`, `looks`, `replays`
-and `old` make one kind; the last three are never made with the others (`replays`, `old_files`).
+a value or a sentence is meant to change, and say in the commit why it does. `values`, `snapshots`, `looks` and `replays`
+make one kind; the last two are never made with the others (`replays`).
 """
 
 from __future__ import annotations
@@ -321,14 +321,13 @@ def make_values() -> None:
 
 def main() -> None:
     """Write what was named, or values and snapshots."""
-    from tests.golden import old_files, replays, snapshots
+    from tests.golden import replays, snapshots
 
     kinds: dict[str, Callable[[], None]] = {
         "values": make_values,
         "snapshots": snapshots.make,
         "looks": replays.make_looks,
         "replays": replays.make,
-        "old": old_files.make,
     }
     for name in sys.argv[1:] or ("values", "snapshots"):
         kinds[name]()

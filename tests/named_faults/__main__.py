@@ -10,9 +10,8 @@ from tests.named_faults import all_faults
 from tests.named_faults._running import good_tests, outcome_of
 
 PRELOADED = [
+    "tests.named_faults._running",
     "duckdb",
-    "numpy",
-    "pytest",
     "scipy.stats",
     "privatile.api.estimate",
     "privatile.federation.site.responder",
@@ -33,6 +32,8 @@ def main() -> int:
         for each in all_faults()
         if not options.words or any(w in f"{each.file} {each.name}" for w in options.words)
     ]
+    if not chosen:
+        parser.error(f"no fault has a name or a file with {' or '.join(options.words)}")
     if options.sample:
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     # A server without threads makes the processes, one for each test: nothing of a fault is left for the next one.
@@ -41,7 +42,9 @@ def main() -> int:
     nodes = sorted({each.noticed_by for each in chosen})
     alive = 0
     with context.Pool(options.jobs, maxtasksperchild=1) as pool:
-        found = pool.map_async(good_tests, [nodes[k :: options.jobs] for k in range(options.jobs)], chunksize=1)
+        found = pool.map_async(
+            good_tests, [part for k in range(options.jobs) if (part := nodes[k :: options.jobs])], chunksize=1
+        )
         outcomes = pool.imap(outcome_of, [each.name for each in chosen])
         good = set().union(*found.get())
         for each, (outcome, what) in zip(chosen, outcomes, strict=True):

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
+from starlette.requests import Request
 
 from privatile.errors import StoreError
 from privatile.report.survey_pages import SurveyPages
 from privatile.server.run_file import RunStore
 from privatile.survey import intake as intake_module
 from privatile.survey.codes import new_code
-from privatile.survey.gateway import LARGEST_BODY, _whole_body
+from privatile.survey.gateway import LARGEST_BODY, QuestionBody, _sent
+from privatile.survey.questions import Refusal
 from privatile.survey.status import read_status
 from privatile.survey.store import Count, SurveyStore
 from tests.survey.kit import Clock, Made, make_survey, visitors
@@ -204,6 +207,8 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
         (b'{"code": "CODE", "round": 0, "answer": true}', 400),
         (b'{"code": "CODE", "round": 99999999999999999999999, "answer": true}', 400),
         (b'{"code": "CODE", "round": 1, "answer": true, "value": 52000}', 400),
+        (b'{"code": "CODE", "round": 1, "answer": false, "answer": true}', 400),
+        (b'{"code": "CODE", "code": "CODE", "round": 1, "answer": true}', 400),
         (b'{"code": "CODE", "round": 1, "answer": true' + b" " * 600 + b"}", 413),
         (b'{"code": "\xff\xfe", "round": 1, "answer": true}', 400),
         (b"[" * 500, 400),
@@ -227,7 +232,8 @@ def test_a_long_body_is_not_read_to_its_end() -> None:
         pieces += 1
         return {"type": "http.request", "body": b" " * 100, "more_body": True}
 
-    assert len(asyncio.run(_whole_body(b"", receive)) or b"") <= LARGEST_BODY + 100
+    with pytest.raises(Refusal, match="size"):
+        asyncio.run(_sent(Request({"type": "http"}, receive), msgspec.json.Decoder(QuestionBody)))
     assert pieces <= LARGEST_BODY // 100 + 1
 
 
@@ -238,7 +244,8 @@ def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: 
             assert (await client.post(f"/question?c={code}", json={"code": code})).status_code == 400
             assert (await client.get(f"/?c={code}")).status_code == 400
             assert (await client.post(f"/question/{code}", json={"code": code})).status_code in (404, 405)
-            assert (await client.get("/question")).status_code == 405
+            refused = await client.get("/question")
+            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
             other = {"Host": "evil.example"}
             assert (await client.post("/question", json={"code": code}, headers=other)).status_code == 421
             assert (await client.get("/", headers=other)).status_code == 421

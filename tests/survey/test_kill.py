@@ -75,14 +75,14 @@ def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path)
 
 
 def replies_are_whole(secure: ssl.SSLSocket) -> None:
-    """Written in one piece, they have every header, and connections are kept, filled ahead and closed as HTTP says."""
+    """They have every header, and connections are kept, filled ahead and closed as HTTP says."""
     stream = secure.makefile("rb")
 
     def reply(body: bool = True) -> tuple[bytes, dict[str, str], bytes]:
         line, headers = stream.readline(), {}
         while (text := stream.readline().decode().strip()) and (part := text.partition(": "))[1]:
-            assert part[0] not in headers
-            headers[part[0]] = part[2]
+            assert part[0].lower() not in headers
+            headers[part[0].lower()] = part[2]
         return line, headers, stream.read(int(headers["content-length"])) if body else b""
 
     def ask(method: str = "POST", more: str = "") -> bytes:

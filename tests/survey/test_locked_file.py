@@ -19,6 +19,9 @@ from tests.survey.kit import Made, Visitors, make_survey, visitors
 
 pytestmark = [pytest.mark.process]
 
+AT_ONCE = 0.7 * LOCK_WAIT
+"""Seconds within which a page comes that does not wait for the lock, on a busy machine too."""
+
 HOLD = (
     "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('BEGIN IMMEDIATE'); print('held', flush=True); input()"
 )
@@ -85,8 +88,8 @@ async def attacked(made: Made) -> list[float]:
 
 def test_pages_are_served_while_answers_wait_for_the_lock(made: Made) -> None:
     times = asyncio.run(attacked(made))
-    assert len(times) > 20, "others are served while answers wait"
-    assert max(times) < LOCK_WAIT / 2
+    assert len(times) >= 5, "others are served while answers wait"
+    assert max(times) < AT_ONCE
 
 
 def test_without_the_other_thread_every_page_waits(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +99,7 @@ def test_without_the_other_thread_every_page_waits(made: Made, monkeypatch: pyte
         return use()
 
     monkeypatch.setattr(Intake, "on_disk", in_the_loop)
-    assert max(asyncio.run(attacked(made))) > LOCK_WAIT / 2
+    assert max(asyncio.run(attacked(made))) > AT_ONCE
 
 
 def test_answers_count_once_the_lock_is_released(made: Made) -> None:
@@ -105,7 +108,7 @@ def test_answers_count_once_the_lock_is_released(made: Made) -> None:
             with locked(made.folder.store_file) as release:
                 replies = answers(people, made.codes[:4])
                 asyncio.get_running_loop().call_later(LOCK_WAIT / 5, release)
-                assert max(await pages_until(people, replies)) < LOCK_WAIT / 2
+                assert max(await pages_until(people, replies)) < AT_ONCE
                 assert [one.json() for one in await replies] == [{"counted": True}] * 4
             assert people.service.intake.store.counts() == [Count(4, 4)]
 
@@ -120,7 +123,7 @@ def test_a_round_closes_once_the_lock_is_released(made: Made) -> None:
                 made.folder.close_request.touch()
                 paused = asyncio.ensure_future(until(lambda: any(one.kind == "paused" for one in alarms())))
                 alarms = people.service.alarms
-                assert max(await pages_until(people, paused)) < LOCK_WAIT / 2
+                assert max(await pages_until(people, paused)) < AT_ONCE
                 assert "locked" in alarms()[0].text
                 assert (await people.client.get("/health")).status_code == 503
             await until(lambda: people.service.state.phase.value == "closed" and not alarms())

@@ -64,7 +64,8 @@ def test_every_public_fact_is_in_the_digest() -> None:
         ({"range": [0, 9], "scale": "log"}, "scale: a log scale needs a range above 0"),
         ({"scale": "cubic"}, "must be one of identity"),
         ({"title": "two\nlines"}, "title: must be one line"),
-        ({"title": '=HYPERLINK("https://evil.example")'}, "title: must not begin with ="),
+        ({"title": '=HYPERLINK("https://evil.example")'}, "title: must not have = \\+ - or @"),
+        ({"address": "https://survey.example/a;=1/"}, "address: must not have ="),
         ({"strata": {"@SUM(1)": {"codes": 5}}}, "a spreadsheet that opens links.csv"),
         ({"end_date": "soon"}, "end_date: must be a date"),
         ({"languages": ["English"]}, "is no language"),
@@ -99,6 +100,22 @@ def test_an_end_fixed_beforehand_is_in_the_runs_specification() -> None:
     assert end is not None
     assert (end.date, end.answers) == ("2027-01-31T00:00:00Z", 500)
     assert run_spec(make_study()).end is None
+
+
+@pytest.mark.parametrize("sign", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "﹣"])
+@pytest.mark.parametrize("before", ["", " ", "Pay;", "Pay; ", "Pay,", "Pay|", "Pay；", "Pay，", "office, "])
+def test_no_cell_of_links_csv_is_a_formula_whatever_divides_the_cells(before: str, sign: str) -> None:
+    """A spreadsheet may divide cells at a semicolon, and it reads full-width signs as the plain ones."""
+    formula = f'{before}{sign}HYPERLINK("https://evil.example";"Pay")'
+    with pytest.raises(InputError, match="title: must not have"):
+        make_study(title=formula)
+    with pytest.raises(InputError, match=r"opens links\.csv"):
+        make_study(strata={formula.replace('"', "")[:60].strip() or "x": {"codes": 5}})
+
+
+def test_texts_with_signs_of_formulas_inside_are_taken() -> None:
+    title = "Pay - gross + bonus = total, me@example.org (A-Z); 2026"
+    assert make_study(title=title, strata={"IT-support": {"codes": 5}}).title == title
 
 
 def test_no_cell_of_the_codes_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:

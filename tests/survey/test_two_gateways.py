@@ -17,7 +17,7 @@ from privatile.survey.closing import close_survey
 from privatile.survey.gateway import Gateway
 from privatile.survey.service import SurveyService
 from privatile.survey.store import Superseded, SurveyStore
-from tests.server.direct_kit import Connection, post
+from tests.server.connection_kit import Connection, post
 from tests.survey.kit import Made, make_survey
 from tests.survey.processes import gateway
 

@@ -1,4 +1,4 @@
-"""A federation without a coordinator: the extension that privatile loads (`privatile.server.extensions`).
+"""A federation without a coordinator: the extension that privatile loads (`privatile.core.extensions`).
 
 Every organization runs the same state machine over one ordered log and computes the result itself. Modules are
 imported when something is called: `privatile --help` loads none of them.
@@ -39,8 +39,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privatile.server.folder import FolderFacts
-
 if TYPE_CHECKING:
     import click
 
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from privatile.federation.record.checks import Checks
     from privatile.federation.setup.directory import Directory
     from privatile.federation.study.study import FederationStudy
+    from privatile.server.folder import FolderFacts
 
 __all__ = ["extension"]
 
@@ -77,7 +76,7 @@ TABLES = (
 
 
 class _Leaderless:
-    """What privatile asks of this extension (`privatile.server.extensions.Extension`)."""
+    """What privatile asks of this extension (`privatile.core.extensions.Extension`)."""
 
     tables: tuple[str, ...] = TABLES
     lasting: Mapping[str, str] = {"log lost": "log back"}
@@ -95,7 +94,9 @@ class _Leaderless:
 
         write_study(path, study)
 
-    def facts(self, folder: Path) -> FolderFacts:
+    def facts(self, folder: Path) -> "FolderFacts":
+        from privatile.server.folder import FolderFacts
+
         try:
             client = str(json.loads((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):

@@ -11,12 +11,13 @@ import click
 
 from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
 from privatile.cli.options import existing, file, number, text
+from privatile.cli.printing import echo
 from privatile.cli.reading_options import ReadingOptions
 from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
+from privatile.core.extensions import of_path
 from privatile.core.words import counted
 from privatile.errors import InputError
-from privatile.server.extensions import of_path
 from privatile_leaderless import extension, quorums
 
 if TYPE_CHECKING:
@@ -60,11 +61,11 @@ def write_study(path: Path, study: "FederationStudy") -> None:
     replace_file(path / "study.toml", study_toml(study))
     write_peer_invitation(path / "invitation.json", study)
     count, quorum = len(study.clients), quorums.signing(study)
-    click.echo(f"study        {path / 'study.toml'}  (hash {study.digest[:16]})")
-    click.echo(f"invitation   {path / 'invitation.json'}  -> send to all; it holds no secret")
+    echo(f"study        {path / 'study.toml'}  (hash {study.digest[:16]})")
+    echo(f"invitation   {path / 'invitation.json'}  -> send to all; it holds no secret")
     away, liars = count - quorum, quorums.liars(study)
-    click.echo(f"signing      {quorum} of {count} sign every round: {away} may be away, {liars} may lie")
-    click.echo("Each organization runs `privatile peer enroll` and sends its enrolment to all others.")
+    echo(f"signing      {quorum} of {count} sign every round: {away} may be away, {liars} may lie")
+    echo("Each organization runs `privatile peer enroll` and sends its enrolment to all others.")
 
 
 @click.group()
@@ -118,21 +119,21 @@ def enroll(
         own = open_peer(folder)
         own.check(study, client)
         own.write_enrolment(enroll_site(invited, own.site, new_key=True).key())
-        click.echo(f"{'send to all':>18}  {own.enrolment_file}")
-        click.echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
-        click.echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
+        echo(f"{'send to all':>18}  {own.enrolment_file}")
+        echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
+        echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
         return
     at = ServerPlace(host or "", port, cluster_port, listen or "")
     check_new_folder(folder, study, client, at)
     for label, words in invited.rows():
-        click.echo(f"{label:>18}  {words}")
+        echo(f"{label:>18}  {words}")
     place = enroll_site(invited, site or state_folder(), max_epsilon=max_epsilon)
     made = make_peer_folder(folder, study, client, place.path, place.key(), at)
-    click.echo(f"\n{'limits':>18}  {place.limits_file}  <- what this site allows; read and edit it")
-    click.echo(f"{'':>18}  {COUNT_TWICE}")
-    click.echo(f"{'ledger':>18}  {place.ledger_file}  <- who has answered, for all studies")
-    click.echo(f"{'send to all':>18}  {made.enrolment_file}")
-    click.echo(f"{'your fingerprint':>18}  {place.key().public.fingerprint}")
+    echo(f"\n{'limits':>18}  {place.limits_file}  <- what this site allows; read and edit it")
+    echo(f"{'':>18}  {COUNT_TWICE}")
+    echo(f"{'ledger':>18}  {place.ledger_file}  <- who has answered, for all studies")
+    echo(f"{'send to all':>18}  {made.enrolment_file}")
+    echo(f"{'your fingerprint':>18}  {place.key().public.fingerprint}")
 
 
 @peer.command()
@@ -143,9 +144,9 @@ def admit(folder: "PeerFolder", enrolments: tuple[Path, ...], fingerprint: str |
     """Build the roster from everybody's enrolments. All compare its fingerprint once, by telephone."""
     roster = folder.admit(list(enrolments), fingerprint)
     for label, words in roster.rows():
-        click.echo(f"{label:>18}  {words}")
+        echo(f"{label:>18}  {words}")
     if fingerprint is None:
-        click.echo("\nCompare the roster's fingerprint with all others, by telephone. It covers every line above.")
+        echo("\nCompare the roster's fingerprint with all others, by telephone. It covers every line above.")
 
 
 @peer.command()
@@ -186,11 +187,11 @@ def run(
     rows = reading.data(source, "--source")
     agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
-    end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: click.echo(line, err=True))
+    end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: echo(line, err=True))
     if end == "finished":
-        click.echo("\n\n".join(str(result) for result in run_results(folder)))
+        echo("\n\n".join(str(result) for result in run_results(folder)))
     else:
-        click.echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
+        echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
 
 
 def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
@@ -225,7 +226,7 @@ def vote(
     if abort:
         check_goes_on(folder)
         ask_first(f"Vote to abort? {ABORT}", f": {NEEDS_YES}", yes=yes)
-    click.echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
+    echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
 
 
 @peer.command()
@@ -241,7 +242,7 @@ def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
     from privatile_leaderless.running import recover as begin
 
     ask_first("Is the log lost for good, and do all organizations begin a new one?", f": {NEEDS_YES}", yes=yes)
-    click.echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
+    echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
 
 
 @peer.command("catch-up")
@@ -253,7 +254,7 @@ def catch_up(folder: "PeerFolder", other: Path) -> None:
     """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
     from privatile_leaderless.running import catch_up as follow
 
-    click.echo(follow(folder, other))
+    echo(follow(folder, other))
 
 
 SIGN = click.Option(
@@ -337,7 +338,7 @@ def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
         checked = Checks()
         verify(checked, record, study, directory.store_file, complete=False)
         if checked.failed:
-            click.echo(checked.to_text())
+            echo(checked.to_text())
             raise VerificationFailed(
                 f"{given} is not what {directory.client} has seen: {counted(len(checked.failed), 'failed check')}, see "
                 "above; it is not signed. Keep the file, and ask the others."
@@ -348,9 +349,9 @@ def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
     enough = "these are enough, all is better" if len(signed) >= quorums.signing(study) else "it does not hold yet"
     enough = enough if len(signed) < len(study.clients) else "that is everybody"
     needed = f"{quorums.signing(study)} of {len(study.clients)} are needed"
-    click.echo(f"{output}: signed by {', '.join(signed)}; {needed}: {enough}.")
+    echo(f"{output}: signed by {', '.join(signed)}; {needed}: {enough}.")
     statement = read_statement(record["signatures"]["clients"][directory.client]["statement"])
     for line in [] if statement is None else statement_lines(statement):
-        click.echo(line)
+        echo(line)
     if len(signed) < len(study.clients):
-        click.echo(f"The next organization signs it with: privatile release DIR --sign {shlex.quote(str(output))}")
+        echo(f"The next organization signs it with: privatile release DIR --sign {shlex.quote(str(output))}")

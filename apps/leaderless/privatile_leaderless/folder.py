@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from privatile.core.extensions import of_path
 from privatile.errors import InputError
 from privatile.federation.setup.broker_configuration import BrokerSettings
 from privatile.federation.setup.certificates import issue_broker, make_authority
@@ -25,7 +26,6 @@ from privatile.federation.setup.files import read_json, replace_file, write_json
 from privatile.federation.study.study import FederationStudy, study_toml
 from privatile.federation.wire.keys import KeyPair, read_key, same_fingerprint
 from privatile.server.alarms import is_aborted, is_finished
-from privatile.server.extensions import of_path
 from privatile.server.run_file import RunStore
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
 from privatile_leaderless.cluster import cluster_text

@@ -1,6 +1,6 @@
 """The records of a file as a run sees them: divided among clients, and by the columns of groups and conditions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from privatile.client.ledger.keys import PersonKey
@@ -60,10 +60,10 @@ class Division:
         known = sorted(set(holders.values()))
         for name in left_out:
             if name not in known:
-                raise InputError(f"leave_out names {name!r:.60}, which is no client. The clients: {listed(known)}.")
+                raise InputError(f"leave_out names {name!r:.60}, which is no client. The clients: {_shown(known)}.")
         left = {name: column for name, column in self.columns.items() if holders[name] not in left_out}
         if not left:
-            raise InputError(f"leave_out names every client, so nobody is left: {listed(known)}. Leave out fewer.")
+            raise InputError(f"leave_out names every client, so nobody is left: {_shown(known)}. Leave out fewer.")
         return replace(self, columns=left)
 
     def holder(self, column: ShuffledColumn) -> str:
@@ -99,7 +99,7 @@ class Division:
         for column, entry in options.conditions.items():
             known = self.entries(column)
             if entry not in known:
-                raise InputError(f"only names {column}={entry!r:.60}, which no record has. There is: {listed(known)}.")
+                raise InputError(f"only names {column}={entry!r:.60}, which no record has. There is: {_shown(known)}.")
         own = self.matching(options.conditions)
         if not own:
             words = " and ".join(f"{column} {entry!r:.60}" for column, entry in options.conditions.items())
@@ -107,4 +107,17 @@ class Division:
         return own
 
     def _clients(self) -> str:
-        return listed(sorted(dict.fromkeys(column.content.holder for column in self.columns.values())))
+        return _shown(sorted(dict.fromkeys(column.content.holder for column in self.columns.values())))
+
+
+MOST_SHOWN = 20
+"""Entries of a column that an error lists; a column with more may hold numbers, days or people."""
+
+
+def _shown(entries: Sequence[str]) -> str:
+    """The entries where they are few, else their number.
+
+    >>> _shown(["north", "south"]), _shown([str(number) for number in range(21)])
+    ('north, south', '21 different entries')
+    """
+    return listed(entries, MOST_SHOWN) if len(entries) <= MOST_SHOWN else f"{len(entries):,} different entries"

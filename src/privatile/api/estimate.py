@@ -96,6 +96,11 @@ def estimate(
         )
     if simulate and rng is None:
         raise InputError("a simulation needs its randomness: give rng, a numpy Generator or a seed.")
+    if simulate and options.get("ledger") is not None:
+        raise InputError(
+            "a simulation asks no one, so nothing of it is written to a ledger. Leave out ledger; or, if these records "
+            "are real, simulate and rng."
+        )
     if simulate and (isinstance(data, str | os.PathLike) or options.get("sql") is not None or is_stream(data)):
         raise InputError(
             "a simulation is for made-up data in memory; this is a file or a database, so its records are taken for "

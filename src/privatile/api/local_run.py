@@ -18,6 +18,7 @@ from privatile.api.division import Division
 from privatile.api.folders import ledger_path, person_key_path, state_folder
 from privatile.api.specification import parts_of, specification
 from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
+from privatile.client.ledger.key_files import KEY_BYTES
 from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger, Position
 from privatile.client.ledger.past import check_begun, check_link, check_past
@@ -84,7 +85,9 @@ def opened(data: object, options: Options, rng: np.random.Generator | None) -> t
         coins = SeededCoins(rng)
     key = None
     if options.person is not None:
-        key = PersonKey.open(options.person_key or person_key_path())
+        # Before the file is read: of runs that begin together, all hash people under the key that one of them made.
+        path = Path(options.person_key or person_key_path())
+        key = ledger.person_key(path) if rng is None else PersonKey(rng.bytes(KEY_BYTES))
     return ledger, coins, Division.read(data, options, ledger, key)
 
 

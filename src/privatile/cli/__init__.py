@@ -10,10 +10,11 @@ from click.exceptions import Abort, Exit
 
 from privatile import __version__
 from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
-from privatile.cli.printing import drop_what_cannot_be_written, in_options, said_by_the_system, show_any_text
+from privatile.cli.printing import drop_what_cannot_be_written, echo, in_options, said_by_the_system, show_any_text
+from privatile.core import extensions
 from privatile.core.suggestions import meant, removed
+from privatile.core.words import disarmed
 from privatile.errors import PrivatileError
-from privatile.server import extensions
 
 __all__ = ["main"]
 
@@ -113,19 +114,20 @@ class LazyGroup(click.Group):
             except PrivatileError as error:
                 command = self.get_command(ctx, ctx.invoked_subcommand or "")
                 text = str(error) if command is None else in_options(str(error), command)
-                click.echo(f"privatile: {text}", err=True)
+                echo(f"privatile: {text}", err=True)
                 ctx.exit(error.exit_code)
-            except click.NoSuchOption as error:
-                raise _with_suggestion(error) from None
-            except click.UsageError as error:
-                if (found := NO_COMMAND.fullmatch(error.message)) and (gone := removed(f"{_named(error)}{found[1]}")):
-                    raise click.UsageError(gone, error.ctx) from None
-                raise
+            except click.ClickException as error:
+                told = _with_suggestion(error) if isinstance(error, click.NoSuchOption) else error
+                if isinstance(error, click.UsageError) and (found := NO_COMMAND.fullmatch(error.message)):
+                    gone = removed(f"{_named(error)}{found[1]}")
+                    told = click.UsageError(gone, error.ctx) if gone else error
+                told.message = disarmed(told.message)  # type: ignore[misc]  # click says it is final
+                raise told from None
             except BrokenPipeError:
                 raise  # the reader closed the pipe: click ends quietly
             except OSError as error:
                 text, code = said_by_the_system(error)
-                click.echo(f"privatile: {text}", err=True)
+                echo(f"privatile: {text}", err=True)
                 drop_what_cannot_be_written()
                 ctx.exit(code)
             except (KeyboardInterrupt, ImportError, RuntimeError) as error:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def confirm(found: "Callable[[], Preview | GroupPreview]", *, yes: bool) -> None
     if yes or not at_a_terminal():
         return
     known = found()
-    click.echo("\n".join(["Before anyone is asked:", "", *known.lines(), ""]), err=True)
+    echo("\n".join(["Before anyone is asked:", "", *known.lines(), ""]), err=True)
     if not click.confirm(f"Ask these {known.asked:,} records? They can answer once (--yes skips this)", err=True):
-        click.echo("No one was asked, and nothing was spent.", err=True)
+        echo("No one was asked, and nothing was spent.", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -66,7 +67,7 @@ def ask_first(question: str, otherwise: str, *, yes: bool, shown: str = "") -> N
     if not sys.stdin.isatty():
         raise InputError(f"{f'{shown} There' if shown else 'there'} is no terminal to ask{otherwise}")
     if shown:
-        click.echo(shown, err=True)
+        echo(shown, err=True)
     click.confirm(f"{question} (--yes skips this)", abort=True, err=True)
 
 
@@ -86,4 +87,4 @@ def say_spent(runs: "Sequence[LocalRun]") -> None:
         found = account_of(runs, book)
     if found is not None:
         words = f"ε = {found.spent:.4g}" if math.isfinite(found.spent) else "without a limit, or nobody knows how much"
-        click.echo(f"All runs together, by the ledger, the most that one {found.whose} has spent: {words}.", err=True)
+        echo(f"All runs together, by the ledger, the most that one {found.whose} has spent: {words}.", err=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.errors import InputError, PrivatileError
 
 
@@ -29,8 +30,8 @@ def audit(epsilon: float, off: float, command: str | None) -> None:
 
     if not 0.0 < off < 1.0:
         raise InputError(f"--off is a share and must lie inside (0, 1); got {off:g}. 0.02 finds a rate wrong by 2%.")
-    found = measure(epsilon, _words(command), off=off, say=lambda line: click.echo(line, err=True))
-    click.echo(found.to_text())
+    found = measure(epsilon, _words(command), off=off, say=lambda line: echo(line, err=True))
+    echo(found.to_text())
     if not found.passed:
         raise PrivatileError("the client does not pass the audit; see above.")
 

@@ -3,9 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
-from privatile.cli.printing import echo_facts
+from privatile.cli.printing import echo, echo_facts
 from privatile.core.words import counted
 from privatile.errors import InputError
 from privatile.planning.options import Options
@@ -34,19 +32,19 @@ def estimate_groups(
             raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
     groups = prepare_groups(data, options)
     if groups.division.how_read:
-        click.echo(groups.division.how_read, err=True)
+        echo(groups.division.how_read, err=True)
     say_missing(groups.division.columns.values(), options)
     say_look_alikes(groups.division.holders())
     if groups.ungrouped:
         word = "would not be asked" if dry_run else "not asked"
-        click.echo(f"{counted(groups.ungrouped, 'record')} without {groups.named}: {word}.", err=True)
+        echo(f"{counted(groups.ungrouped, 'record')} without {groups.named}: {word}.", err=True)
     if dry_run:
         echo_facts(_previewed(groups), as_json)
         return
     finished = sum(run.store is not None and run.store.finished is not None for run in groups.runs)
     begun = sum(run.store is not None for run in groups.runs) - finished
     if finished or begun:
-        click.echo(
+        echo(
             f"Finished: {finished:,} of {len(groups.runs):,} runs; their people are not asked again."
             + (f" Going on where they stopped: {begun:,}." if begun else ""),
             err=True,
@@ -62,9 +60,9 @@ def estimate_groups(
     if options.spend_again:
         say_spent(groups.runs)
     if options.save is None:
-        click.echo(NOT_SAVED, err=True)
+        echo(NOT_SAVED, err=True)
     else:
-        click.echo(
+        echo(
             f"One page and one figure of them: privatile report {options.save} -o groups.html --figure groups.svg",
             err=True,
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.options import json_flag, text
-from privatile.cli.printing import echo_facts
+from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def compare(
     for target in (*(() if output is None else (output,)), *figure):
         from privatile.report.group_page import report_groups
 
-        click.echo(report_groups(drawn, target), err=True)
+        echo(report_groups(drawn, target), err=True)
     echo_facts(facts, as_json)
 
 

@@ -3,6 +3,8 @@
 import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from privatile.cli.printing import echo
+
 SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
@@ -18,4 +20,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     fish   privatile completion fish | source             in ~/.config/fish/config.fish
     """
     root = ctx.find_root().command
-    click.echo(SHELLS[shell](root, {}, "privatile", "_PRIVATILE_COMPLETE").source())
+    echo(SHELLS[shell](root, {}, "privatile", "_PRIVATILE_COMPLETE").source())

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from privatile.cli.dashboard_options import DashboardOptions, address_options
+from privatile.cli.printing import echo
 
 
 @click.command()
@@ -27,5 +28,5 @@ def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | N
     found = [find_run(run) for run in runs]
     for path in found:
         if not path.exists():
-            click.echo(f"{path} does not exist yet: waiting for it", err=True)
-    show_runs(found, address, lambda url: click.echo(f"dashboard: {url}", err=True))
+            echo(f"{path} does not exist yet: waiting for it", err=True)
+    show_runs(found, address, lambda url: echo(f"dashboard: {url}", err=True))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class DashboardOptions:
         from privatile.dashboard.serving import run_dashboard
 
         with run_dashboard(Path(path), self.address()) as page:
-            click.echo(f"dashboard: {page.url}", err=True)
+            echo(f"dashboard: {page.url}", err=True)
             yield
 
     def address(self) -> "DashboardAddress":
@@ -70,7 +71,7 @@ class DashboardOptions:
     def linger(self, *, at_a_terminal: bool = True) -> None:
         """Keep the page open until Ctrl-C: with --keep, or for the person at the terminal."""
         if self.keep or (at_a_terminal and self.wanted and sys.stdin.isatty()):
-            click.echo("the dashboard stays open until you press Ctrl-C.", err=True)
+            echo("the dashboard stays open until you press Ctrl-C.", err=True)
             with contextlib.suppress(KeyboardInterrupt):
                 threading.Event().wait()
 

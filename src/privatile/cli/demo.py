@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.printing import echo
+
 NEXT = """
 Next, from this table or from yours (one row per person), as a page:
 
@@ -34,7 +36,7 @@ def demo() -> None:
     write_tables(Path())
     columns = salaries()
     everybody = [salary for column in columns.values() for salary in column]
-    click.echo(
+    echo(
         f"{len(everybody):,} made-up salaries in {len(columns)} regions are in salaries.csv. Each of these people\n"
         'answers one question, "is your salary above q?", once, by a randomized bit\n'
         "(ε = 1: the truth 73% of the time, its opposite otherwise).\n"
@@ -51,11 +53,11 @@ def demo() -> None:
         rng=np.random.default_rng(),
     )
     took, truth, interval = time.perf_counter() - began, median(everybody), result.confidence_interval
-    click.echo(f"  true median    {truth:,.0f}")
-    click.echo(f"  estimate       {result.estimate_shown(interval)}")
-    click.echo(f"  95% interval   {result.interval_shown(interval)}, {verdict(interval, truth)}")
-    click.echo(f"  time           {took:.1f} s")
-    click.echo(NEXT)
+    echo(f"  true median    {truth:,.0f}")
+    echo(f"  estimate       {result.estimate_shown(interval)}")
+    echo(f"  95% interval   {result.interval_shown(interval)}, {verdict(interval, truth)}")
+    echo(f"  time           {took:.1f} s")
+    echo(NEXT)
 
 
 def verdict(interval: tuple[float, float], truth: float) -> str:

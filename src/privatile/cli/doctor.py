@@ -17,7 +17,7 @@ import click
 
 from privatile import __version__
 from privatile.cli.options import json_flag
-from privatile.cli.printing import echo_json
+from privatile.cli.printing import echo, echo_json
 from privatile.errors import InputError, how_to_install
 
 Verdict = Literal["fine", "absent", "wrong"]
@@ -54,7 +54,7 @@ def doctor(as_json: bool) -> None:
         gap = max(len(check.what) for check in checks)
         marks = {"fine": "✓", "absent": "·", "wrong": "✗"}
         for check in checks:
-            click.echo(f"{marks[check.verdict]} {check.what:<{gap}}  {check.text}")
+            echo(f"{marks[check.verdict]} {check.what:<{gap}}  {check.text}")
     if any(check.verdict == "wrong" for check in checks):
         sys.exit(1)
 

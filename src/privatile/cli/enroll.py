@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from privatile.cli.options import file, number
+from privatile.cli.printing import echo
 
 
 @click.command()
@@ -25,15 +26,15 @@ def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_k
     check_coordinated(invitation)
     invited = read_invitation(invitation)
     for label, text in invited.rows():
-        click.echo(f"{label:>18}  {text}")
+        echo(f"{label:>18}  {text}")
     place = site or state_folder()
     if max_epsilon is None and sys.stdin.isatty() and not Site(place, invited.client).limits_file.exists():
-        click.echo("\nThis site has no limits yet. They are its own, for all studies, whatever a study asks for.")
+        echo("\nThis site has no limits yet. They are its own, for all studies, whatever a study asks for.")
         max_epsilon = click.prompt("The most that one person may spend for life (epsilon)", type=float)
     made = enroll_site(invited, place, max_epsilon=max_epsilon, new_key=new_key)
-    click.echo(f"\n{'limits':>18}  {made.limits_file}  <- what this site allows; read and edit it")
-    click.echo(f"{'':>18}  {COUNT_TWICE}")
-    click.echo(f"{'ledger':>18}  {made.ledger_file}  <- who has answered, for all studies")
-    click.echo(f"{'send back':>18}  {made.enrolment_file}")
-    click.echo(f"{'your fingerprint':>18}  {made.key().public.fingerprint}")
-    click.echo("\nRead your fingerprint to the organizer by telephone, and have theirs (coordinator) read to you.")
+    echo(f"\n{'limits':>18}  {made.limits_file}  <- what this site allows; read and edit it")
+    echo(f"{'':>18}  {COUNT_TWICE}")
+    echo(f"{'ledger':>18}  {made.ledger_file}  <- who has answered, for all studies")
+    echo(f"{'send back':>18}  {made.enrolment_file}")
+    echo(f"{'your fingerprint':>18}  {made.key().public.fingerprint}")
+    echo("\nRead your fingerprint to the organizer by telephone, and have theirs (coordinator) read to you.")

@@ -19,7 +19,7 @@ from privatile.cli.options import (
     one_for_all,
     text,
 )
-from privatile.cli.printing import echo_facts, echo_json
+from privatile.cli.printing import echo, echo_facts, echo_json
 from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.errors import InputError
 
@@ -262,7 +262,7 @@ def estimate(
         return
     run = prepare(source, options)
     if run.how_read:
-        click.echo(run.how_read, err=True)
+        echo(run.how_read, err=True)
     say_missing(run.columns.values(), options)
     if dry_run:
         _preview(run, as_json)
@@ -292,7 +292,7 @@ def _all_or_each(option: str, given: tuple[str, ...]) -> tuple[tuple[float, ...]
 def _preview(run: "LocalRun", as_json: bool) -> None:
     if run.store is not None:
         done = "finished" if run.store.finished else "unfinished"
-        click.echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
+        echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
     say_look_alikes(run.holders)
     echo_facts(previewed(run), as_json)
 
@@ -303,7 +303,7 @@ def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None
     missing = sum(column.missing for column in counted)
     if missing:
         becomes = "they answer at random" if options.missing == "noise" else "they are not asked"
-        click.echo(
+        echo(
             f"{missing:,} of {sum(column.records for column in counted):,} records without {options.value or 'value'}: "
             f"{becomes} (--missing {options.missing}). Their number is said here only.",
             err=True,
@@ -316,7 +316,7 @@ def say_look_alikes(clients: "Iterable[str]") -> None:
 
     for names in look_alikes(clients):
         listed = " and ".join(repr(name) for name in names)
-        click.echo(
+        echo(
             f"{listed} count as {len(names)} clients or groups, each for itself: their names differ only in capital "
             "letters or in the form of their characters. If they are one, stop (Ctrl-C) and give it one name.",
             err=True,
@@ -328,7 +328,7 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
 
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
-        click.echo(f"run {run.store.run} {state}.", err=True)
+        echo(f"run {run.store.run} {state}.", err=True)
     say_look_alikes(run.holders)
     if run.store is None:
         confirm(lambda: previewed(run), yes=yes)
@@ -341,12 +341,12 @@ def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: Dashboar
         if as_json:
             echo_json(results.to_dict())
         else:
-            click.echo(results.to_text(explain=explain))
+            echo(results.to_text(explain=explain))
         sys.stdout.flush()
         # Only now are the results safe: had printing failed, the same command would show them again.
         run.discard()
         if run.options.spend_again:
             say_spent([run])
         if run.options.save is None:
-            click.echo(NOT_SAVED, err=True)
+            echo(NOT_SAVED, err=True)
         dashboard.linger()

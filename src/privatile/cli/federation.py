@@ -9,7 +9,7 @@ import click
 from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
 from privatile.cli.federation_options import by_client, by_size, open_settings, whole_numbers
 from privatile.cli.options import json_flag
-from privatile.cli.printing import echo_facts
+from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -135,11 +135,11 @@ def init(
         return
     settings = BrokerSettings(listen, port, hosts or BrokerSettings().hosts)
     made = initialize(directory.path, agreed, settings, brokers)
-    click.echo(f"study        {made.study_file}  (hash {made.study().digest[:16]})")
-    click.echo(f"coordinator  {made.key().public.fingerprint}  <- sites compare this fingerprint")
+    echo(f"study        {made.study_file}  (hash {made.study().digest[:16]})")
+    echo(f"coordinator  {made.key().public.fingerprint}  <- sites compare this fingerprint")
     for name in clients:
-        click.echo(f"invitation   {made.invitation_file(name)}  -> send to {name}; it holds no secret")
-    click.echo("Each site runs `privatile enroll`, sends its enrolment back, and you `privatile federation admit` it.")
+        echo(f"invitation   {made.invitation_file(name)}  -> send to {name}; it holds no secret")
+    echo("Each site runs `privatile enroll`, sends its enrolment back, and you `privatile federation admit` it.")
 
 
 @federation.command()
@@ -148,7 +148,7 @@ def init(
 def invite(directory: "Directory", brokers: tuple[str, ...]) -> None:
     """Write the invitations again, after an edit of the study."""
     for path in directory.invite(brokers):
-        click.echo(str(path))
+        echo(str(path))
     directory.write_configuration()
 
 
@@ -163,12 +163,10 @@ def admit(directory: "Directory", enrolment: Path, fingerprint: str | None) -> N
 
     given = read_enrolment(enrolment)
     if fingerprint is None:
-        click.echo(f"Ask {given.client} to read out the fingerprint that `privatile enroll` showed.")
+        echo(f"Ask {given.client} to read out the fingerprint that `privatile enroll` showed.")
         fingerprint = click.prompt("Fingerprint as read out")
     reloaded = admit_key(directory, given, str(fingerprint))
-    click.echo(
-        f"{given.client} admitted with key {given.keys.fingerprint}." + (" The broker knows." if reloaded else "")
-    )
+    echo(f"{given.client} admitted with key {given.keys.fingerprint}." + (" The broker knows." if reloaded else ""))
 
 
 @federation.command()
@@ -179,7 +177,7 @@ def revoke(directory: "Directory", client: str) -> None:
     from privatile.federation.setup.directory import revoke as revoke_key
 
     reloaded = revoke_key(directory, client)
-    click.echo(f"{client} is revoked." + (" The broker knows, and has cut it off." if reloaded else ""))
+    echo(f"{client} is revoked." + (" The broker knows, and has cut it off." if reloaded else ""))
 
 
 @federation.command()
@@ -195,7 +193,7 @@ def add(directory: "Directory", client: str, epsilon: float, records: int, weigh
     from privatile.federation.setup.directory import add_client
 
     add_client(directory, client, epsilon, records, weight)
-    click.echo(f"{client} is in the study (hash {directory.study().digest[:16]}). All invitations are new: send them.")
+    echo(f"{client} is in the study (hash {directory.study().digest[:16]}). All invitations are new: send them.")
 
 
 @federation.command()
@@ -208,7 +206,7 @@ def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, list
     from privatile.federation.setup.directory import renew as renew_certificate
 
     renew_certificate(directory, hosts=hosts, port=port, listen=listen)
-    click.echo("The certificate is new. A running broker uses it after the next `privatile serve`.")
+    echo("The certificate is new. A running broker uses it after the next `privatile serve`.")
 
 
 @federation.command()
@@ -253,7 +251,7 @@ def backup(folder: Path, to: Path, keys: bool) -> None:
     """
     from privatile.federation.run.backup import back_up
 
-    click.echo(back_up(folder, to, keys=keys).to_text())
+    echo(back_up(folder, to, keys=keys).to_text())
 
 
 @federation.command()
@@ -262,7 +260,7 @@ def stop(directory: "Directory") -> None:
     """Stop the coordinator after the round in hand; `privatile serve` continues later."""
     from privatile.federation.run.requests import stop_coordinator
 
-    click.echo(stop_coordinator(directory))
+    echo(stop_coordinator(directory))
 
 
 @federation.command()
@@ -271,7 +269,7 @@ def close(directory: "Directory") -> None:
     """End an open run after the round in hand; what was answered counts."""
     from privatile.federation.run.requests import close_run
 
-    click.echo(close_run(directory))
+    echo(close_run(directory))
 
 
 @federation.command()
@@ -282,7 +280,7 @@ def abort(directory: "Directory", yes: bool) -> None:
     from privatile.federation.run.requests import abort_run
 
     ask_first(ABORT, f": {NEEDS_YES}", yes=yes)
-    click.echo(abort_run(directory))
+    echo(abort_run(directory))
 
 
 @federation.command()
@@ -312,7 +310,7 @@ def derive(
     weights = by_client("weight", weight, left)
     asked = whole_numbers(by_client("records", records, left))
     made = derive_directory(directory, new, without, weights=weights, records=asked, **changes)
-    click.echo(made.to_text())
+    echo(made.to_text())
 
 
 @federation.command()
@@ -323,7 +321,7 @@ def resume(directory: "Directory", clients: tuple[str, ...]) -> None:
     from privatile.federation.run.requests import readmit
 
     for client in clients:
-        click.echo(readmit(directory, client))
+        echo(readmit(directory, client))
 
 
 @federation.command()
@@ -343,12 +341,12 @@ def demo(sites: int, once: bool) -> None:
     page = DashboardOptions(not once, None, None, keep=not once)
     rounds = 200 if once else 1000  # half a minute, to have something to look at
     try:
-        with running_demo(lambda line: click.echo(line, err=True), sites=sites, rounds=rounds) as running:
+        with running_demo(lambda line: echo(line, err=True), sites=sites, rounds=rounds) as running:
             directory = running.directory
             with page.running(directory.store_file):
-                click.echo(f"look        privatile federation status {directory.path}", err=True)
-                click.echo(running.wait())
-                click.echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
+                echo(f"look        privatile federation status {directory.path}", err=True)
+                echo(running.wait())
+                echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
                 page.linger()
     except KeyboardInterrupt:
-        click.echo("\nThe demo was ended; its processes and its folder are gone.", err=True)
+        echo("\nThe demo was ended; its processes and its folder are gone.", err=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-import click
+from privatile.cli.printing import echo
 
 
 @contextmanager
@@ -45,4 +45,4 @@ def tell_of_interrupt() -> None:
     """Say what an interrupt has left; from now on another one changes nothing, the command is ending."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    click.echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)
+    echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)

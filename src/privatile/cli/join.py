@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from privatile.cli.options import file
+from privatile.cli.printing import echo
 from privatile.cli.reading_options import ReadingOptions
 from privatile.cli.service_options import write_unit
 from privatile.cli.site_options import agree, site_choices, site_options, unit_words
@@ -55,5 +56,5 @@ def join(
     rows = reading.data(source, "--source")
     agree(invited.rows(), "Answer this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
-    end = join_run(invited, place, rows, options, lambda line: click.echo(line, err=True))
-    click.echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
+    end = join_run(invited, place, rows, options, lambda line: echo(line, err=True))
+    echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)

@@ -3,12 +3,16 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from privatile.cli.options import file, json_flag
-from privatile.cli.printing import echo_json
-from privatile.core.words import counted
+from privatile.cli.printing import echo, echo_json
+from privatile.core.words import counted, printable
+
+if TYPE_CHECKING:
+    from privatile.client.ledger.ledger import Ledger
 
 LEDGER = file("--ledger", "FILE", "The ledger; yours in your state folder unless given.")
 PATH = click.argument("path", required=False, type=click.Path(path_type=Path))
@@ -34,19 +38,25 @@ def ledger() -> None:
 @PATH
 @SAME
 @json_flag("The statement")
-def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
+@click.pass_context
+def show(context: click.Context, path: Path | None, ledger: Path | None, as_json: bool) -> None:
     """Of the ledger at PATH (yours unless given) per data set: records, answers, runs, the most any record has spent.
 
     Also how many records are reserved for a run and how many are left unasked, where there are any. A data set is a
     client's column with its content. They are numbered in the order in which they first answered; where a client and
     column come twice, other content came under the same name.
+
+    First the ledger is checked as `verify` does it. If its key is not here, the statement says that it is not checked.
+    If the ledger was altered, the statement says so and the exit code is 1.
     """
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.statement import statement
     from privatile.result.number_words import finite
 
-    with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book:
+    with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book, book.reading():
+        verifies, found = _checked(book)
         facts = statement(book)
+    code = int(verifies is False)
     if as_json:
         # JSON has no infinity, which is what records that answered without privacy have spent: null stands for it, and
         # for what is not known after a restore.
@@ -56,23 +66,23 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
             "nameless_epsilon": finite(facts.nameless_epsilon),
             "max_epsilon": finite(facts.max_epsilon or math.inf),
         }
-        echo_json({"ledger": str(book.path), **rest})
-        return
-    click.echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}")
+        echo_json({"ledger": str(book.path), "verifies": verifies, "checked": found, **rest})
+        context.exit(code)
+    echo(f"{book.path}: {counted(facts.entries, 'entry', 'entries')}; {found}")
     sets = facts.datasets
     # Of data sets of one name the first run tells which is which.
     several = len({(one.client, one.column) for one in sets}) < len(sets)
     columns = [
         ("no.", ">", [str(one.number) for one in sets]),
-        ("client", "<", [one.client for one in sets]),
-        ("column", "<", [one.column for one in sets]),
+        ("client", "<", [printable(one.client) for one in sets]),
+        ("column", "<", [printable(one.column) for one in sets]),
         ("records", ">", [f"{one.records:,}" for one in sets]),
         ("answers", ">", [f"{one.reports:,}" for one in sets]),
         # Of a run that is over nothing is reserved.
         ("reserved", ">", [f"{one.reserved:,}" for one in sets if any(each.reserved for each in sets)]),
         ("unasked", ">", [f"{one.unasked:,}" for one in sets if any(each.unasked for each in sets)]),
         ("runs", ">", [f"{one.runs:,}" for one in sets]),
-        ("first run", "<", [one.first_run for one in sets if several]),
+        ("first run", "<", [printable(one.first_run) for one in sets if several]),
         ("new people", "<", ["yes" if one.new_people else "" for one in sets if any(each.new_people for each in sets)]),
         ("most ε spent", ">", [_spent(one.epsilon, one.restored) for one in sets]),
     ]
@@ -80,9 +90,7 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
     widths = [max(map(len, (head, *cells))) for head, _, cells in shown]
     for row in range(-1, len(sets)):
         texts = zip(shown, widths, strict=True)
-        click.echo(
-            "  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts)
-        )
+        echo("  ".join(f"{head if row < 0 else cells[row]:{side}{width}}" for (head, side, cells), width in texts))
     nameless = (
         f"up to ε = {_spent(facts.nameless_epsilon, facts.restored)} in data sets without a person column; whose is "
     )
@@ -90,11 +98,29 @@ def show(path: Path | None, ledger: Path | None, as_json: bool) -> None:
     if facts.people:
         spent = _spent(facts.person_epsilon, facts.restored)
         more = f", plus {nameless}" if facts.nameless_epsilon else ""
-        click.echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
+        echo(f"people known: {facts.people:,}; the most that one has spent for life: ε = {spent}{more}.")
     elif facts.nameless_epsilon > max((one.epsilon for one in sets), default=0.0):
-        click.echo(f"for life one person may have spent {nameless}.")
+        echo(f"for life one person may have spent {nameless}.")
     if facts.max_epsilon is not None:
-        click.echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
+        echo(f"the limit for life, as it was given last: ε = {facts.max_epsilon:.4g}.")
+    context.exit(code)
+
+
+def _checked(book: "Ledger") -> tuple[bool | None, str]:
+    """Whether a ledger verifies, and what to say about it; None where its key is not here."""
+    from privatile.errors import LedgerBusy, LedgerError
+
+    try:
+        _ = book.secret
+    except LedgerError:
+        return None, "not checked: the key is not here"
+    try:
+        book.verify()
+    except LedgerBusy:
+        raise  # nothing is known about it
+    except LedgerError as error:
+        return False, f"it does not verify, so do not rely on these numbers: {error}"
+    return True, "checked: it verifies with its key"
 
 
 def _spent(epsilon: float, restored: bool) -> str:
@@ -115,7 +141,7 @@ def release(run: str, ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
-    click.echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
+    echo(f"Not asked and free again: {counted(released, 'record')} reserved by run {run}.")
 
 
 @ledger.command("new-people")
@@ -132,7 +158,7 @@ def new_people(number: int, ledger: Path | None) -> None:
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         say_new(book, number)
-    click.echo(f"Kept: the people of data set {number} are in no other data set of this ledger.")
+    echo(f"Kept: the people of data set {number} are in no other data set of this ledger.")
 
 
 @ledger.command()
@@ -163,9 +189,9 @@ def verify(context: click.Context, path: Path | None, ledger: Path | None, as_js
     if as_json:
         echo_json({"ledger": str(where), "verifies": reason is None, "entries": entries, "reason": reason})
     elif entries is not None:
-        click.echo(f"{where} verifies: {counted(entries, 'entry', 'entries')}, with the key {key}.")
+        echo(f"{where} verifies: {counted(entries, 'entry', 'entries')}, with the key {key}.")
     else:
-        click.echo(f"{where} does not verify: {reason}", err=True)
+        echo(f"{where} does not verify: {reason}", err=True)
     if reason is not None:
         context.exit(1)
 
@@ -186,11 +212,9 @@ def restored(ledger: Path | None) -> None:
         people, _ = book.lifetime_budgets.totals()
     matters = [line for line in told if line.lost or line.kept]
     for line in matters:
-        click.echo(str(line))
+        echo(str(line))
     if not matters:
-        click.echo("No data set of this ledger had records left to ask.")
+        echo("No data set of this ledger had records left to ask.")
     if people:
-        click.echo(
-            f"People known: {people:,}. What they have spent since the backup is not known: they count as spent."
-        )
-    click.echo("Other data sets may be asked only where they hold other people (--new-people).")
+        echo(f"People known: {people:,}. What they have spent since the backup is not known: they count as spent.")
+    echo("Other data sets may be asked only where they hold other people (--new-people).")

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.cli.progress import rounds_bar
 
 PARTS = ("table1", "table2", "table3", "table4", "tables", "salary", "figure1", "figure2", "beyond", "all")
@@ -41,5 +42,5 @@ def paper(part: str, quiet: bool, **options: Any) -> None:
     from privatile.paper.reproduce import reproduce
 
     with rounds_bar("paper", quiet, "million updates", each=1_000_000) as progress:
-        files = reproduce(part, **options, progress=progress, say=click.echo)
-    click.echo("Written: " + ", ".join(str(file) for file in files))
+        files = reproduce(part, **options, progress=progress, say=echo)
+    echo("Written: " + ", ".join(str(file) for file in files))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.options import json_flag, number
-from privatile.cli.printing import echo_json
+from privatile.cli.printing import echo, echo_json
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 
@@ -139,9 +139,9 @@ def plan(
     if as_json:
         echo_json(made.to_dict() | ({} if check is None else {"simulated": check}))
         return
-    click.echo(made.to_text())
+    echo(made.to_text())
     for index, found in enumerate(check or ()):
-        click.echo(_checked(made, index, found))
+        echo(_checked(made, index, found))
 
 
 def _wanted(records: int | None, epsilon: float | None, width: float | None, named: bool) -> "Wanted":

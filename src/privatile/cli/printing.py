@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from privatile.core.words import disarmed, disarmed_json
+
 PATHS = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS),
     *(errno.ENAMETOOLONG, errno.ELOOP),
@@ -97,10 +99,15 @@ def _typed(entry: str) -> str:
     return shlex.quote(entry) if " " in entry else entry
 
 
+def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Whatever this program says on a terminal: no name of a client, a column, a group or a file writes an escape."""
+    click.echo(disarmed(text), err=err, nl=nl)
+
+
 def echo_json(facts: object) -> None:
     """Facts as JSON, without NaN or infinity; in plain ASCII where stdout does not take every letter."""
     ascii_only = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name != "utf-8"
-    click.echo(json.dumps(facts, indent=2, ensure_ascii=ascii_only, allow_nan=False))
+    echo(disarmed_json(json.dumps(facts, indent=2, ensure_ascii=ascii_only, allow_nan=False)))
 
 
 def echo_facts(facts: Any, as_json: bool) -> None:
@@ -108,4 +115,4 @@ def echo_facts(facts: Any, as_json: bool) -> None:
     if as_json:
         echo_json(facts.to_dict())
     else:
-        click.echo(facts.to_text())
+        echo(facts.to_text())

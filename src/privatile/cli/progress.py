@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
-from privatile.core.words import duration
+from privatile.core.words import duration, printable
 
 QUIET_SECONDS = 10.0
 """Between two lines where stderr is no terminal."""
@@ -16,6 +16,7 @@ def rounds_bar(
     label: str, quiet: bool = False, unit: str = "rounds", each: int = 1
 ) -> Iterator[Callable[[int, int], None]]:
     """Gives a function of (rounds done, rounds planned), or of another unit, shown by the `each`."""
+    label = printable(label)
     if quiet:
         yield lambda done, planned: None
         return

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.printing import echo
+
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
@@ -21,8 +23,8 @@ def release(folder: Path, output: Path, unfinished: bool) -> None:
     for result in record["body"]["results"]:
         for caveat in result["caveats"]:
             if caveat["code"] == "unfinished":
-                click.echo(f"Before you use it: {caveat['text']}", err=True)
-    click.echo(
+                echo(f"Before you use it: {caveat['text']}", err=True)
+    echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
         f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "
         f"--transcript {shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json"

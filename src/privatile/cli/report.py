@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from privatile.cli.options import choice, flag, json_flag, number, text
-from privatile.cli.printing import echo_facts
+from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def report(
         if as_csv:
             from privatile.result.document import csv_text
 
-            click.echo(csv_text(facts.to_dict()), nl=False)
+            echo(csv_text(facts.to_dict()), nl=False)
         else:
             echo_facts(facts, as_json)
         return
@@ -96,9 +96,9 @@ def report(
         output.write_text(page(), encoding="utf-8")
     for target in figure:
         write_figure(target, draw)
-        click.echo(target)
+        echo(target)
     if output is not None:
-        click.echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
+        echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
 def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
+from privatile.cli.printing import echo
 from privatile.cli.service_options import operations_arguments, service_options, write_unit
 
 
@@ -45,14 +46,14 @@ def serve(
         return
     start_logging(as_json=json_logs, verbose=verbose)
     with dashboard.running(directory.store_file):
-        end = serve_run(directory, ServeOptions(**options), lambda line: click.echo(line, err=True))
+        end = serve_run(directory, ServeOptions(**options), lambda line: echo(line, err=True))
         if end == "finished":
             from privatile.federation.run.status import run_results
 
             shown = "\n\n".join(str(result) for result in run_results(directory))
-            click.echo(shown or "The run is over and has no interval: too few have answered.")
+            echo(shown or "The run is over and has no interval: too few have answered.")
         else:
             more = " `privatile serve` continues it." if end == "stopped" else ""
-            click.echo(f"The run is {end}.{more}", err=True)
+            echo(f"The run is {end}.{more}", err=True)
         sys.stdout.flush()
         dashboard.linger(at_a_terminal=False)

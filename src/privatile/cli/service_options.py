@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from privatile.cli.printing import echo
+
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--ops-port, --ops-host, --ops-name, --install-unit and --json-logs."""
@@ -48,4 +50,4 @@ def write_unit(folder: Path, name: str, unit: str) -> None:
     path = folder / f"privatile-{name}.service"
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(unit, encoding="utf-8")
-    click.echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+    echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.cli.progress import rounds_bar
 from privatile.core.words import counted
 
@@ -54,7 +55,7 @@ def run(
     with ExperimentStore.open_for(store, planned) as kept:
         have = len(kept.finished())
         if have and not quiet:
-            click.echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
+            echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
         with rounds_bar("experiment", quiet, "million updates", each=1_000_000) as progress:
             run_experiment(
                 planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=progress
@@ -62,7 +63,7 @@ def run(
         if out is not None:
             write_rows(kept.rows(), out)
         cells = counted(len(planned.entries), "cell")
-        click.echo(f"{planned.title}: {cells} finished. See them: privatile simulate show {store}")
+        echo(f"{planned.title}: {cells} finished. See them: privatile simulate show {store}")
 
 
 @simulate.command("show")
@@ -83,4 +84,4 @@ def show(store: Path, out: Path | None) -> None:
     if out is not None:
         write_rows(rows, out)
         return
-    click.echo("\n".join([*folded(title, WIDTH), "", *table_lines(rows)]))
+    echo("\n".join([*folded(title, WIDTH), "", *table_lines(rows)]))

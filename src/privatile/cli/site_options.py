@@ -11,6 +11,7 @@ import click
 
 from privatile.cli.asking import ask_first
 from privatile.cli.options import file, text
+from privatile.cli.printing import echo
 from privatile.cli.reading_options import ReadingOptions, reading_options
 from privatile.cli.service_options import operations_arguments, service_options
 
@@ -55,7 +56,7 @@ def site_choices(reading: ReadingOptions, policy: Path | None, values: Mapping[s
 def agree(rows: Iterable[tuple[str, str]], question: str, *, yes: bool) -> None:
     """Show the study and have somebody agree to it: with `yes` beforehand, else at the terminal."""
     for label, words in rows:
-        click.echo(f"{label:>18}  {words}", err=True)
+        echo(f"{label:>18}  {words}", err=True)
     ask_first(question, " whether you agree to the study. Read it, then agree with --yes.", yes=yes)
 
 

@@ -10,7 +10,7 @@ import click
 
 from privatile.cli.asking import ask_first
 from privatile.cli.options import json_flag
-from privatile.cli.printing import echo_facts
+from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -126,18 +126,18 @@ def init(
             f"--end-answers must be at most the number of codes, {made.codes:,}; got {made.end_answers:,}."
         )
     token = initialize(folder, made, draw_sheet=sheet)
-    click.echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
-    click.echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
-    click.echo(f"codes      {folder.codes_file}  ({made.codes:,}; keep it secret, delete it once they are given away)")
-    click.echo(f"links      {folder.links_file}  (for a mail merge)")
+    echo(f"study      {folder.study_file}  (hash {made.digest[:16]})")
+    echo(f"page       {made.page_sha256[:16]}  <- visitors can compare this hash")
+    echo(f"codes      {folder.codes_file}  ({made.codes:,}; keep it secret, delete it once they are given away)")
+    echo(f"links      {folder.links_file}  (for a mail merge)")
     if folder.sheet_file.exists():
-        click.echo(f"sheet      {folder.sheet_file}  (QR codes: print it with a browser, cut out the cards)")
-    click.echo(f"organiser  {survey_address(made.address)}organiser#t={token}")
-    click.echo("           ^ your own page: keep this address for yourself; it is shown only now")
-    click.echo(f"needs      at least about {made.first_interval_after:,} answers, often more, until there is a result")
+        echo(f"sheet      {folder.sheet_file}  (QR codes: print it with a browser, cut out the cards)")
+    echo(f"organiser  {survey_address(made.address)}organiser#t={token}")
+    echo("           ^ your own page: keep this address for yourself; it is shown only now")
+    echo(f"needs      at least about {made.first_interval_after:,} answers, often more, until there is a result")
     if made.most_answers < made.first_interval_after:
-        click.echo(_too_few(made), err=True)
-    click.echo(f"Next: privatile survey serve {shlex.quote(str(folder.path))}")
+        echo(_too_few(made), err=True)
+    echo(f"Next: privatile survey serve {shlex.quote(str(folder.path))}")
 
 
 def _too_few(study: "SurveyStudy") -> str:
@@ -184,7 +184,7 @@ def serve(folder: "SurveyFolder", restored: bool, **address: Any) -> None:
     from privatile.survey.serving import GatewayAddress, serve_survey
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
     serve_survey(folder, GatewayAddress(**address), say, files=page_files(), pages=SurveyPages(), restored=restored)
 
@@ -214,7 +214,7 @@ def close(folder: "SurveyFolder", wait: float, yes: bool) -> None:
 
     if not yes and (ended := what_closing_ends(folder)) is not None:
         ask_first("Close the survey for good?", ": to close it all the same, say so with --yes.", yes=yes, shown=ended)
-    click.echo(close_survey(folder, wait))
+    echo(close_survey(folder, wait))
 
 
 @survey.command()
@@ -231,7 +231,7 @@ def release(folder: "SurveyFolder", output: Path, unfinished: bool) -> None:
 
     record = make(folder, unfinished=unfinished)
     write_record(record, output)
-    click.echo(
+    echo(
         f"{output}: signed by the organiser (key {folder.key().public.fingerprint}). Anybody can check it: privatile "
         f"verify {shlex.quote(str(output))} --transcript {shlex.quote(str(folder.run_file))}"
     )

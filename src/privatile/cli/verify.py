@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from privatile.cli.options import existing, json_flag
-from privatile.cli.printing import echo_json
+from privatile.cli.printing import echo, echo_json
 from privatile.errors import InputError
 
 
@@ -39,6 +39,7 @@ def verify(
     """
     from privatile.api.folders import state_folder
     from privatile.client.ledger.ledger import Ledger
+    from privatile.core.extensions import of_study
     from privatile.federation.record.checks import VerificationFailed
     from privatile.federation.record.countersignature import countersign as add_signature
     from privatile.federation.record.countersignature import read_statement, statement_lines
@@ -46,7 +47,6 @@ def verify(
     from privatile.federation.record.verification import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
-    from privatile.server.extensions import of_study
     from privatile.survey.record import is_survey_record, verify_survey_record
 
     if countersign and invitation is None:
@@ -64,11 +64,11 @@ def verify(
     if as_json:
         echo_json(checked.to_dict(recomputed=recomputed))
     else:
-        click.echo(checked.to_text())
+        echo(checked.to_text())
     if checked.failed:
         raise VerificationFailed(f"{record} cannot be trusted: {len(checked.failed)} of the checks fail; see above.")
     if not as_json:
-        click.echo(checked.verdict(recomputed=recomputed))
+        echo(checked.verdict(recomputed=recomputed))
     if invitation is not None and countersign:
         if transcript is None:
             raise InputError(
@@ -80,7 +80,7 @@ def verify(
         with Ledger.open(place.ledger_file, create=False, read_only=True) as ledger:
             signed = add_signature(content, invited.client, place.key(), transcript, ledger)
         write_record(signed, record)
-        click.echo(f"{record}: countersigned by {invited.client}.", err=as_json)
+        echo(f"{record}: countersigned by {invited.client}.", err=as_json)
         statement = read_statement(signed["signatures"]["clients"][invited.client]["statement"])
         for line in [] if statement is None else statement_lines(statement):
-            click.echo(line, err=as_json)
+            echo(line, err=as_json)

@@ -240,12 +240,44 @@ def parse_json(text: str | bytes, source: str) -> Any:
     privatile.errors.InputError: the run: a whole number must lie within ±9223372036854775807; got one of more digits.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json_value(text)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{source} cannot be read: {broken_rule(error, 'it')}") from None
     except (ValueError, RecursionError):
         raise InputError(f"{source} is not JSON that can be read: it is damaged, or not what it should be.") from None
     for place, rule in _unreadable(value):
         raise InputError(f"{source}{', ' if place else ''}{name_of(place)}: {rule}")
     return value
+
+
+def decode_json(content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """What a decoder reads; refused where an object has a key twice, of which the decoder alone takes the last.
+
+    >>> decode_json(b'{"a": 1}', msgspec.json.Decoder(dict[str, int]))
+    {'a': 1}
+    >>> decode_json(b'{"a": 1, "a": 2}', msgspec.json.Decoder(dict[str, int]))
+    Traceback (most recent call last):
+    ...
+    msgspec.ValidationError: an object has a key twice
+    """
+    value = decoder.decode(content)
+    json_value(content)
+    return value
+
+
+def json_value(text: str | bytes) -> Any:
+    """The value of a JSON text; a ValueError where it is none, or where an object has a key twice.
+
+    Readers differ in which of the two they take: one text would be two messages.
+    """
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise msgspec.ValidationError("an object has a key twice")  # not quoted: it may be hostile
+    return found
 
 
 def _refuse_constant(name: str) -> float:

@@ -5,13 +5,13 @@ randomized reports that said yes. `query` is in the units of the data. In `local
 the step η = γ/E with which the client moves its own query after each report; in `cohort` mode it does not.
 """
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from privatile.core.canonical import canonical_json
+from privatile.core.decoding import json_value
 from privatile.core.words import short
 from privatile.errors import ProtocolError
 
@@ -77,7 +77,7 @@ class _Message:
     def from_json(cls, text: str | bytes) -> Self:
         """Read what `to_json` wrote; anything missing, extra or out of range is refused."""
         try:
-            fields = json.loads(text)
+            fields = json_value(text)
         except (ValueError, RecursionError):
             raise ProtocolError(f"a {cls.__name__.lower()} must be one JSON object; this is not.") from None
         return cls.from_dict(fields)

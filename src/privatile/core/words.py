@@ -1,5 +1,6 @@
 """Numbers in words, and texts that are safe to show."""
 
+import json
 import re
 import time
 from collections.abc import Sequence
@@ -82,6 +83,24 @@ def printable(text: object) -> str:
     'a�[2Jb�'
     """
     return "".join(character if character.isprintable() else "�" for character in str(text))
+
+
+def disarmed(text: object) -> str:
+    """A text of several lines without terminal escapes, by `printable`.
+
+    >>> disarmed("a\\x1b[2J\\nb")
+    'a�[2J\\nb'
+    """
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
+def disarmed_json(text: str) -> str:
+    """The same JSON, with what cannot be printed as the escapes of JSON.
+
+    >>> disarmed_json('{"a": "\\x9b2J"}')
+    '{"a": "\\\\u009b2J"}'
+    """
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from privatile.core.words import disarmed_json, printable
 from privatile.errors import require
 from privatile.server.web import goes_by, listen, make_server
 
@@ -39,13 +40,10 @@ class _Lines(logging.Formatter):
         details: dict[str, Any] = getattr(record, "facts", {})
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         if self._as_json:
-            return json.dumps(
-                {"at": when, "level": record.levelname.lower(), "event": record.getMessage(), **details},
-                ensure_ascii=False,
-                default=str,
-            )
+            said = {"at": when, "level": record.levelname.lower(), "event": record.getMessage(), **details}
+            return disarmed_json(json.dumps(said, ensure_ascii=False, default=str))
         tail = "".join(f"  {key}={value}" for key, value in details.items())
-        return f"{when[11:19]} {record.levelname.lower():7} {record.getMessage()}{tail}"
+        return printable(f"{when[11:19]} {record.levelname.lower():7} {record.getMessage()}{tail}")
 
 
 def start_logging(*, as_json: bool, verbose: bool = False) -> None:

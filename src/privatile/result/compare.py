@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from privatile import __version__
+from privatile.core.words import printable
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
@@ -132,7 +133,8 @@ class Comparison:
             f"lies between {low} and {high} ({percent})."
         )
         return "\n".join(
-            [
+            printable(line)
+            for line in [
                 said,
                 self.rule,
                 "",

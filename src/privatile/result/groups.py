@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privatile.core.words import counted, listed
+from privatile.core.words import counted, listed, printable
 from privatile.errors import InputError
 from privatile.estimator.values import parse_values
 from privatile.result.document import Library, document, frame
@@ -170,12 +170,11 @@ class GroupResults:
 
     def to_text(self) -> str:
         """A table per level for a terminal, sorted by the estimate, and what it means."""
-        blocks = [
-            "\n".join([self.title(index), "", *self._table(self.lines(index))]) for index in range(len(self.levels))
-        ]
+        blocks = [[self.title(index), "", *self._table(self.lines(index))] for index in range(len(self.levels))]
         if act := self.to_act_on():
-            blocks.append("\n".join([FIRST, *(f"- {text}" for text in act)]))
-        return "\n\n".join([*blocks, *("\n".join(folded(note, WIDTH)) for note in self.notes())])
+            blocks.append([FIRST, *(f"- {text}" for text in act)])
+        blocks += [folded(note, WIDTH) for note in self.notes()]
+        return "\n\n".join("\n".join(map(printable, block)) for block in blocks)
 
     def _table(self, lines: Sequence[Line]) -> list[str]:
         percent = f"{100 * self.confidence_level:.4g}% interval"

@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from privatile.core.words import printable
 from privatile.result.severity import to_act_on_and_rest
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def as_text(result: "QuantileResult", *, explain: bool = False) -> str:
     if explain:
         why = result.explanation or ("This design follows fixed tables: nothing was chosen along the way.",)
         lines += ["", "Why it asked what it asked:", *(f"- {line}" for line in why)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def levels_table(results: "Sequence[QuantileResult]") -> list[str]:

@@ -12,6 +12,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from privatile import __version__
+from privatile.core.words import disarmed
 from privatile.errors import InputError
 from privatile.result.compare import Comparison, compare
 from privatile.result.document import SCHEMA_VERSION
@@ -128,7 +129,7 @@ class Comparisons:
         names = [f"{cut_name(pair.first, each)} − {cut_name(pair.second, each)}" for pair in self.pairs]
         cells = [(name, *row[1:]) for name, row in zip(names, cells, strict=True)]
         notes = ["\n".join(folded(note, WIDTH)) for note in self.notes()]
-        return "\n\n".join(["\n".join([self.title, "", *fixed_columns([heads, *cells])]), *notes])
+        return disarmed("\n\n".join(["\n".join([self.title, "", *fixed_columns([heads, *cells])]), *notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""

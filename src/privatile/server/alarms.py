@@ -20,10 +20,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from privatile.core.decoding import json_value
+from privatile.core.extensions import Extension, of_file
 from privatile.core.words import duration
 from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
-from privatile.server.extensions import Extension, of_file
 from privatile.server.run_file import RunStore, Statement
 
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
@@ -279,7 +280,7 @@ def _awaited(store: RunStore) -> Iterator[tuple[int, float, float, list[str]]]:
     )
     for number, since, study, clients in rows:
         try:
-            plain, names = json.loads(study), [str(client) for client in json.loads(clients)]
+            plain, names = json_value(study), [str(client) for client in json.loads(clients)]
             yield number, since, float(plain["deadline"]), names
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise StoreError(f"{store.path} is damaged and cannot be read. Restore it from a backup.") from None

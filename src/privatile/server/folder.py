@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from privatile.server.extensions import STUDY_FILE, of_organization, of_path
+from privatile.core.extensions import STUDY_FILE, of_organization, of_path
 
 COORDINATOR_PROCESS = "coordinator.pid"
 """Locked by the coordinator of a folder."""

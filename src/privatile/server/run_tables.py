@@ -8,10 +8,10 @@ import sqlite3
 from pathlib import Path
 
 from privatile import __version__
+from privatile.core.extensions import of_file
 from privatile.core.sqlite_types import is_as_declared, wrong_column
 from privatile.core.words import printable
 from privatile.errors import StoreError
-from privatile.server.extensions import of_file
 from privatile.server.folder import folder_facts, no_run_in
 from privatile.server.program import named, program
 

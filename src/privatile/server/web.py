@@ -1,19 +1,14 @@
 """What the dashboard and the operations page share: which names mean this machine, a bound socket, server settings."""
 
-import contextlib
 import errno
-import http
 import ipaddress
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Any
 
 from privatile.errors import InputError, require
-
-PHRASES = {one.value: one.phrase.encode() for one in http.HTTPStatus}
 
 
 def is_loopback(host: str) -> bool:
@@ -103,66 +98,20 @@ def listen(host: str, port: int, *, page: str, patience: float = 0.0) -> socket.
         return bound
 
 
-LARGEST_HEADERS = 16_384
-"""Bytes of a request's headers; browsers send some hundred."""
-
-LARGEST_REQUEST = 1 << 20
-"""Bytes of a request in all: of a header that does not end, too, or of what follows a body."""
-
-MOST_PIPELINED = 16
-"""Requests of one connection that wait for another one on it; browsers send none before they have the last response."""
-
-
-@dataclass(frozen=True, slots=True)
-class WholeResponse:
-    """A response, for ASGI and as the bytes that go over the wire, which are put together once for all visitors."""
-
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-    """Without date and length, which are the server's."""
-    body: bytes
-    line: bytes = field(init=False)
-    """The status line."""
-    rest: bytes = field(init=False)
-    """What follows the status line and the server's own headers."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "line", b"HTTP/1.1 %d %b\r\n" % (self.status, PHRASES[self.status]))
-        headers = b"".join(b"%b: %b\r\n" % pair for pair in self.headers)
-        object.__setattr__(self, "rest", b"%bcontent-length: %d\r\n\r\n%b" % (headers, len(self.body), self.body))
-
-
-Respond = Callable[[WholeResponse], None]
-"""Sends the response to one request; called once, at once or later."""
-
-DirectHandlers = Mapping[bytes, Callable[[bytes, bytes, Respond], None]]
-"""What an application answers itself to a POST (`direct_requests`), by path: `handler(host, body, respond)`."""
-
-
-MALFORMED = WholeResponse(
-    400, ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")), b"This is no request."
-)
-"""What is said of bytes that are no request, by an application that has no `malformed` of its own."""
-
-
-def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: bool = False, **settings: Any) -> Any:
+def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, **settings: Any) -> Any:
     """A uvicorn server without an access log, since an address may hold a token; `extra` is what installs it.
 
-    A connection on which no request is complete `request_timeout` seconds after it was opened, or after the last
-    response, is closed, at the latest after twice as many: uvicorn itself would keep half a request for ever. So is one
-    that takes nothing of what it is sent for as long. `fast` parses requests with httptools where it is installed, on
-    an event loop of uvloop; there an application's `direct` (`DirectHandlers`) answers plain requests without a task,
-    and its `malformed` is the response to malformed ones. These are not logged: anybody can send them, as many as they
-    like. Errors of the application are.
+    Requests are read by h11, which bounds their heads. A connection without a complete request `request_timeout`
+    seconds after it was opened, or after the last response, is closed, at the latest after twice as many: uvicorn
+    itself would keep half a request for ever. The same holds for one that takes nothing of what it is sent. Malformed
+    requests are not logged, since anybody can send them; errors of the application are.
     """
     uvicorn = require("uvicorn", extra)
-    base = _parser(fast)
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    class Protocol(base):  # type: ignore[misc, valid-type]
-        direct = getattr(app, "direct", {})
-        malformed = getattr(app, "malformed", MALFORMED)
-        served = unsent = 0
-        """Requests that were answered directly; bytes that waited to be sent at the last look, 0 if some were since."""
+    class Protocol(H11Protocol):
+        unsent = 0
+        """Bytes that waited to be sent at the last look, 0 if some were since."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -174,8 +123,8 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
 
         def shutdown(self) -> None:
             super().shutdown()
-            # Before uvicorn cancels its task: that would wait for ever for somebody who reads nothing.
-            self.loop.call_later(0.9 * self.config.timeout_graceful_shutdown, self.transport.abort)
+            # Before uvicorn cancels its task: that would wait for ever for a visitor who reads nothing.
+            self.loop.call_later(0.9 * (self.config.timeout_graceful_shutdown or 0), self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
@@ -183,9 +132,9 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
 
         def _expect_request(self) -> None:
             self.unsent = self.transport.get_write_buffer_size()
-            self._patience = self.loop.call_later(request_timeout, self._look, self.cycle, self.served)
+            self._patience = self.loop.call_later(request_timeout, self._look, self.cycle)
 
-        def _look(self, last: Any, served: int) -> None:
+        def _look(self, last: Any) -> None:
             """Close a connection that waits, with none or half of a request, since before the last look.
 
             One that has read nothing since then is cut: closing it would wait until all is read.
@@ -193,23 +142,9 @@ def make_server(app: Any, extra: str, *, request_timeout: float = 5.0, fast: boo
             if 0 < self.unsent <= self.transport.get_write_buffer_size():
                 self.transport.abort()
                 return
-            cycle = self.cycle
-            if cycle is last and served == self.served and (cycle is None or cycle.response_complete):
+            if self.cycle is last and (last is None or last.response_complete):
                 self.transport.close()
             self._expect_request()
 
     defaults = {"log_level": "error", "access_log": False, "server_header": False, "timeout_graceful_shutdown": 1}
-    loop = {"loop": "auto"} if fast else {}
-    return uvicorn.Server(uvicorn.Config(app, **{**defaults, **loop, "http": Protocol, **settings}))
-
-
-def _parser(fast: bool) -> Any:
-    """The class that reads requests."""
-    if fast:
-        with contextlib.suppress(ImportError):
-            from privatile.server.direct_requests import DirectProtocol
-
-            return DirectProtocol
-    from uvicorn.protocols.http.h11_impl import H11Protocol
-
-    return H11Protocol
+    return uvicorn.Server(uvicorn.Config(app, **{**defaults, "http": Protocol, **settings}))

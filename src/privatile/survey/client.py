@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privatile.client.coins import OperatingSystemCoins
+from privatile.core.decoding import json_value
 from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError
 from privatile.survey.answer_file import AnswerFile, Outcome, StoredAnswer
@@ -204,7 +205,7 @@ class SurveyClient:
                     while time.monotonic() < until and (piece := reply.read1(LARGEST_REPLY - len(text))):
                         text += piece
                 with contextlib.suppress(ValueError, RecursionError):
-                    content = json.loads(text)
+                    content = json_value(text)
                     if isinstance(content, dict) and is_readable(content):
                         return content
             except urllib.error.HTTPError as error:

@@ -8,24 +8,25 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from itertools import product
-from typing import Annotated, Any, Protocol
+from functools import lru_cache, partial
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from privatile.core.decoding import decode_json
 from privatile.errors import StoreError
-from privatile.server.web import DirectHandlers, Respond, WholeResponse, goes_by
+from privatile.server.web import goes_by
 from privatile.survey.facts import public_state, survey_facts
 from privatile.survey.page import PageFile
-from privatile.survey.protocol import CODE, LATEST_ROUND
-from privatile.survey.questions import HandedQuestion, Refusal
-from privatile.survey.service import HARMLESS, SurveyService, Taken
+from privatile.survey.protocol import LATEST_ROUND
+from privatile.survey.questions import Refusal
+from privatile.survey.service import HARMLESS, SurveyService
 
 LARGEST_BODY = 512
 """Bytes of a request with a code: such a body has some 80."""
@@ -33,7 +34,7 @@ LARGEST_BODY = 512
 SLOWEST_BODY = 5.0
 """Seconds within which the rest of a body must come."""
 
-RETRY = b"1"
+RETRY = "1"
 """Seconds after which a visitor who is told to wait comes again: most rounds drain in less."""
 
 HEADERS = {
@@ -75,26 +76,39 @@ class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     """A device sends its bit."""
 
     code: str
-    round: int
+    round: Annotated[int, msgspec.Meta(ge=1, lt=LATEST_ROUND)]
     answer: bool
 
 
+T = TypeVar("T")
+
 _question_body = msgspec.json.Decoder(QuestionBody)
 _answer_body = msgspec.json.Decoder(AnswerBody)
-_encode = msgspec.json.Encoder().encode
 
 LONGEST_ACCEPTED = 200
 """Characters of an Accept-Language header that are looked at."""
 
-REFUSALS = {"unknown": 404, "spent": 409, "closed": 410, "wait": 503}
-"""The status of each `Refusal`."""
+REFUSALS = {
+    "malformed": 400,
+    "token": 401,
+    "unknown": 404,
+    "method": 405,
+    "slow": 408,
+    "spent": 409,
+    "closed": 410,
+    "size": 413,
+    "host": 421,
+    "unavailable": 503,
+    "wait": 503,
+}
+"""The status of each refusal."""
 
-REASONS = {400: "malformed", 405: "method", 408: "slow", 413: "size", 421: "host", 503: "unavailable"}
-"""What a request is told that is refused whatever its code."""
+LAST = ("malformed", "slow", "size")
+"""Refusals after which the connection is closed: what else comes on it may belong to the request."""
 
 
 class Gateway:
-    """The ASGI application. The two requests with a code are answered here, everything else by Starlette."""
+    """The ASGI application."""
 
     def __init__(
         self,
@@ -110,130 +124,35 @@ class Gateway:
         self._pages = pages
         self._live_drawn: dict[str, tuple[str, float]] = {}
         """The public page in each language, and until when it is shown as it is."""
-        self._starlette = Starlette(routes=self._routes())
+        self._starlette = Starlette(
+            routes=self._routes(), exception_handlers=dict.fromkeys((Refusal, StoreError, HTTPException), _refused)
+        )
+        self._starlette.router.redirect_slashes = False
         self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
-        common = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-        self._page_headers = common
-        self._json_headers = (*common, (b"content-type", b"application/json"), (b"cache-control", b"no-store"))
-        self._failed = {
-            status: self._whole(status, {"error": reason}, retry=status == 503) for status, reason in REASONS.items()
-        }
-        self._refusals = {
-            reason: self._whole(status, {"error": reason}, retry=reason == "wait")
-            for reason, status in REFUSALS.items()
-        }
-        self._answers = {Taken(*both): self._whole(200, _outcome(*both)) for both in product((True, False), repeat=2)}
-        self._question: Callable[[HandedQuestion], WholeResponse] = lru_cache(16)(self._whole_question)
-        self.direct: DirectHandlers = {b"/question": self._directly(False), b"/answer": self._directly(True)}
-        """The two requests with a code, for a server that answers them without a task."""
-        self.malformed = self._failed[400]
-        """What such a server says to bytes that are no request."""
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
-            await self._starlette(scope, receive, send)
-            return
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
-            await self._fail(send, 421)
-        elif scope["query_string"]:
-            await self._fail(send, 400)
-        elif path in ("/question", "/answer"):
-            if scope["method"] != "POST":
-                await self._fail(send, 405)
-            else:
-                await self._with_code(path == "/answer", scope, receive, send)
-        else:
-            await self._page(scope, receive, send)
 
-    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [*message.get("headers", []), *self._page_headers]
-                if all(name != b"cache-control" for name, _ in headers):
-                    headers.append((b"cache-control", b"no-store"))
-                message["headers"] = headers
+                message["headers"] = [*message["headers"], *self._headers]
+                if all(name != b"cache-control" for name, _ in message["headers"]):
+                    message["headers"].append((b"cache-control", b"no-store"))
             await send(message)
 
-        await self._starlette(scope, receive, with_headers)
-
-    # Requests with a code.
-
-    async def _with_code(self, is_answer: bool, scope: Scope, receive: Receive, send: Send) -> None:
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body") or message["type"] != "http.request":
-            complete = await _whole_body(body, receive)
-            if complete is None:
-                await self._fail(send, 408)
-                return
-            body = complete
-        reply: asyncio.Future[WholeResponse] = asyncio.get_running_loop().create_future()
-        self._respond(is_answer, body, lambda response: None if reply.done() else reply.set_result(response))
-        await _send(send, await reply)
-
-    def _directly(self, is_answer: bool) -> Callable[[bytes, bytes, Respond], None]:
-        """The same for a server that gives the whole body, and takes the whole response (`DirectHandlers`)."""
-
-        def handle(host: bytes, body: bytes, reply: Respond) -> None:
-            if self._known(host.decode("latin-1")):
-                self._respond(is_answer, body, reply)
-            else:
-                reply(self._failed[421])
-
-        return handle
-
-    def _respond(self, is_answer: bool, body: bytes, reply: Respond) -> None:
-        """Answer a request with a code, now or once its change is on the disk."""
-        try:
-            if len(body) > LARGEST_BODY:
-                reply(self._failed[413])
-            elif is_answer:
-                sent = _answer_body.decode(body)
-                _require_code(sent.code)
-                if not 1 <= sent.round < LATEST_ROUND:
-                    raise msgspec.DecodeError("no round")
-                self._service.answer(sent.code, sent.round, sent.answer, lambda taken: reply(self._taken(taken)))
-            else:
-                asked = _question_body.decode(body)
-                _require_code(asked.code)
-                self._service.question(asked.code, asked.visit, lambda handed: reply(self._handed_out(handed)))
-        except (Refusal, StoreError) as error:
-            reply(self._refused(error))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            reply(self._failed[400])
-
-    def _handed_out(self, handed: HandedQuestion | Exception) -> WholeResponse:
-        return self._refused(handed) if isinstance(handed, Exception) else self._question(handed)
-
-    def _taken(self, taken: Taken | Exception) -> WholeResponse:
-        return self._refused(taken) if isinstance(taken, Exception) else self._answers[taken]
-
-    def _refused(self, error: Exception) -> WholeResponse:
-        return self._failed[503] if isinstance(error, StoreError) else self._refusals[str(error)]
-
-    def _whole(self, status: int, content: dict[str, Any], *, retry: bool = False) -> WholeResponse:
-        again = ((b"retry-after", RETRY),) if retry else ()
-        return WholeResponse(status, (*self._json_headers, *again), _encode(content))
-
-    def _whole_question(self, handed: HandedQuestion) -> WholeResponse:
-        content = {
-            "survey": self._service.study.survey,
-            "round": handed.round,
-            "query": repr(handed.query),  # the shortest text that is read back as the same double
-            "handed_before": handed.handed_before,
-        }
-        return self._whole(200, content)
-
-    async def _fail(self, send: Send, status: int) -> None:
-        await _send(send, self._failed[status])
-
-    # Pages.
+        names = [name for name, _ in scope["headers"]]
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if scope["query_string"] or (b"transfer-encoding" in names and b"content-length" in names):
+            # A proxy that goes by the length would take the end of the body for the next visitor's request.
+            await _refusal("malformed")(scope, receive, with_headers)
+        elif len(hosts) != 1 or not self._known(hosts[0].decode("latin-1")):
+            await _refusal("host")(scope, receive, with_headers)
+        else:
+            await self._starlette(scope, receive, with_headers)
 
     def _routes(self) -> list[Route]:
-        routes = {
+        pages: dict[str, Callable[..., Any]] = {
             "/survey.json": self._survey,
             "/live.json": self._live,
             "/live": self._live_page,
@@ -242,60 +161,83 @@ class Gateway:
             "/organiser.html": self._organiser_page,
             "/health": self._health,
             "/static/theme.css": self._style,
-            "/{path:path}": self._file,
+            **{f"/{path}": partial(self._file, file) for path, file in self._files.items()},
         }
-        return [Route(path, endpoint, methods=["GET"]) for path, endpoint in routes.items()]
+        return [
+            Route("/question", self._question, methods=["POST"]),
+            Route("/answer", self._answer, methods=["POST"]),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()),
+        ]
+
+    # Requests with a code.
+
+    async def _question(self, request: Request) -> Response:
+        asked = await _sent(request, _question_body)
+        handed = await self._service.question(asked.code, asked.visit)
+        return JSONResponse(
+            {
+                "survey": self._service.study.survey,
+                "round": handed.round,
+                "query": repr(handed.query),  # the shortest text that is read back as the same double
+                "handed_before": handed.handed_before,
+            }
+        )
+
+    async def _answer(self, request: Request) -> Response:
+        sent = await _sent(request, _answer_body)
+        outcome = await self._service.answer(sent.code, sent.round, sent.answer)
+        late = {} if outcome.accepted else {"reason": "late"}
+        repeat = {"repeat": True} if outcome.spent_before else {}
+        return JSONResponse({"counted": outcome.accepted, **late, **repeat})
+
+    # Pages.
 
     async def _survey(self, request: Request) -> Response:
-        return _json(survey_facts(self._service.study, self._service.state))
+        return JSONResponse(survey_facts(self._service.study, self._service.state))
 
     async def _live(self, request: Request) -> Response:
-        return _json(self._service.live())
+        return JSONResponse(self._service.live())
 
     async def _live_page(self, request: Request) -> Response:
         offered = self._service.study.languages
         language = request.path_params.get("language") or preferred(request.headers.get("accept-language", ""), offered)
         if self._pages is None or language not in offered:
-            return _json({"error": "unknown"}, 404)
+            raise Refusal("unknown")
         now = time.monotonic()
         drawn, until = self._live_drawn.get(language, ("", 0.0))
         if now >= until:
             # Drawn at most once a second, however many look.
             drawn = self._pages.live(self._service.live(), language)
             self._live_drawn[language] = drawn, now + 1.0
-        return _html(drawn)
+        return HTMLResponse(drawn)
 
     async def _organiser(self, request: Request) -> Response:
-        facts = await self._organiser_facts(request)
-        return _json({"error": "token"}, 401) if facts is None else _json(facts)
+        return JSONResponse(await self._organiser_facts(request))
 
     async def _organiser_page(self, request: Request) -> Response:
         facts = await self._organiser_facts(request)
-        if facts is None:
-            return _json({"error": "token"}, 401)
-        return _json({"error": "unknown"}, 404) if self._pages is None else _html(self._pages.organiser(facts))
+        if self._pages is None:
+            raise Refusal("unknown")
+        return HTMLResponse(self._pages.organiser(facts))
 
-    async def _organiser_facts(self, request: Request) -> dict[str, Any] | None:
+    async def _organiser_facts(self, request: Request) -> dict[str, Any]:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind != "Bearer" or not self._service.folder.opens_with(token):
-            return None
+            raise Refusal("token")
         return await self._service.organiser()
 
     async def _health(self, request: Request) -> Response:
         # Everybody may ask: the texts, which name files, are for the organiser.
         alarms = [alarm.kind for alarm in self._service.alarms()]
         failing = any(kind not in HARMLESS for kind in alarms)
-        return _json({"state": public_state(self._service.state), "alarms": alarms}, 503 if failing else 200)
+        return JSONResponse({"state": public_state(self._service.state), "alarms": alarms}, 503 if failing else 200)
 
     async def _style(self, request: Request) -> Response:
         if self._pages is None:
-            return _json({"error": "unknown"}, 404)
+            raise Refusal("unknown")
         return Response(self._pages.style(), media_type="text/css", headers={"Cache-Control": "no-cache"})
 
-    async def _file(self, request: Request) -> Response:
-        file = self._files.get(request.path_params["path"])
-        if file is None:
-            return _json({"error": "unknown"}, 404)
+    async def _file(self, file: PageFile, request: Request) -> Response:
         headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
         packed = file.gzipped and "gzip" in request.headers.get("accept-encoding", "")
         if packed:
@@ -319,42 +261,32 @@ def preferred(accepted: str, offered: Sequence[str]) -> str:
     return max(offered, key=lambda name: liked.get(name[:2].lower(), 0.0))
 
 
-def _json(content: dict[str, Any], status: int = 200) -> Response:
-    return JSONResponse(content, status, headers={"Cache-Control": "no-store"})
+def _refusal(reason: str) -> Response:
+    status = REFUSALS[reason]
+    again = {"Retry-After": RETRY} if status == 503 else {}
+    last = {"Connection": "close"} if reason in LAST else {}
+    return JSONResponse({"error": reason}, status, headers={**again, **last})
 
 
-def _html(page: str) -> Response:
-    return Response(page, media_type="text/html", headers={"Cache-Control": "no-store"})
+async def _refused(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        response = _refusal("method" if error.status_code == 405 else "unknown")
+        response.headers.update(error.headers or {})
+        return response
+    return _refusal("unavailable" if isinstance(error, StoreError) else str(error))
 
 
-def _require_code(text: str) -> None:
-    """Refuse cheaply what no code can be."""
-    if not CODE.fullmatch(text):
-        raise Refusal("unknown")
-
-
-def _outcome(counted: bool, repeat: bool) -> dict[str, Any]:
-    """What a device is told of its answer."""
-    late = {} if counted else {"reason": "late"}
-    return {"counted": counted, **late, **({"repeat": True} if repeat else {})}
-
-
-async def _send(send: Send, response: WholeResponse) -> None:
-    headers = [*response.headers, (b"content-length", str(len(response.body)).encode())]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body})
-
-
-async def _whole_body(body: bytes, receive: Receive) -> bytes | None:
-    """A body that comes in several pieces, up to the first byte too many; none where its end does not come."""
-    with contextlib.suppress(TimeoutError):
+async def _sent(request: Request, decoder: "msgspec.json.Decoder[T]") -> T:
+    """What a request with a code says; its body is read up to the first byte too many."""
+    body = b""
+    try:
         async with asyncio.timeout(SLOWEST_BODY):
-            while len(body) <= LARGEST_BODY:
-                message = await receive()
-                if message["type"] != "http.request":
-                    return None
-                body += message.get("body", b"")
-                if not message.get("more_body"):
-                    return body
-            return body
-    return None
+            async for part in request.stream():
+                body += part
+                if len(body) > LARGEST_BODY:
+                    raise Refusal("size")
+        return decode_json(body, decoder)
+    except (TimeoutError, ClientDisconnect):
+        raise Refusal("slow") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Refusal("malformed") from None

@@ -6,8 +6,7 @@ number of commits follows from the disk, not from the visitors. What is in memor
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -19,8 +18,6 @@ from privatile.survey.code_table import CodeTable
 from privatile.survey.store import COUNTED, FREE, HANDED, LATE, SPENT, Altered, Changed, Count, Superseded, SurveyStore
 
 T = TypeVar("T")
-
-log = logging.getLogger("privatile.survey")
 
 GATHER = 0.004
 """Seconds from one commit's beginning to the next, at least: a disk that is fast would have one for every visitor."""
@@ -54,12 +51,9 @@ class Outcome(NamedTuple):
         return self.before in SPENT
 
 
-Reply = Callable[[Outcome | StoreError], None]
-"""Told what became of a change, once it is on the disk; or why it is not."""
-
-
 class _Change(NamedTuple):
     code: bytes
+    """Its hash."""
     place: int
     """The code's, in the table."""
     round: int
@@ -67,7 +61,8 @@ class _Change(NamedTuple):
     """None: the question is handed out."""
     visit: str
     """By which a device that asks again is known; empty: not at all."""
-    reply: Reply
+    reply: "asyncio.Future[Outcome]"
+    """What became of it, once it is on the disk; or why it is not."""
 
 
 class Visits:
@@ -90,10 +85,6 @@ class Visits:
     def knows(self, place: int, visit: str) -> bool:
         """Whether this very device had it."""
         return bool(visit) and self._first.get(place) == visit
-
-
-class Busy(StoreError):
-    """More changes wait than there is memory for."""
 
 
 class Intake:
@@ -129,20 +120,23 @@ class Intake:
         """Read the codes and the open round of a file that nobody else writes."""
         return cls(store, store.codes(), store.round())
 
-    def hand_out(self, code: bytes, place: int, visit: str, reply: Reply) -> None:
-        """Hand out the open round's question; the reply comes once the mark of it is on the disk."""
-        self._gather(_Change(code, place, 0, None, visit, reply))
+    async def hand_out(self, code: bytes, place: int, visit: str) -> Outcome:
+        """Hand out the open round's question; returns once the mark of it is on the disk."""
+        return await self._written(code, place, 0, None, visit)
 
-    def take(self, code: bytes, place: int, round: int, answer: bool, reply: Reply) -> None:
-        """Take an answer in; the reply comes once it is on the disk."""
-        self._gather(_Change(code, place, round, answer, "", reply))
+    async def take(self, code: bytes, place: int, round: int, answer: bool) -> Outcome:
+        """Take an answer in; returns once it is on the disk."""
+        return await self._written(code, place, round, answer, "")
 
-    def _gather(self, change: _Change) -> None:
+    async def _written(self, code: bytes, place: int, round: int, answer: bool | None, visit: str) -> Outcome:
         if len(self._waiting) >= MOST_WAITING:
-            raise Busy("too many answers wait for the disk.")
+            raise StoreError("too many answers wait for the disk.")
+        loop = asyncio.get_running_loop()
+        change = _Change(code, place, round, answer, visit, loop.create_future())
         self._waiting.append(change)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._write())
+            self._task = loop.create_task(self._write())
+        return await change.reply
 
     async def _write(self) -> None:
         """Write group after group until nothing waits."""
@@ -169,8 +163,9 @@ class Intake:
                 # Another program has written: the file is right, and the next attempt goes by it.
                 with suppress(StoreError):
                     self.table = await self.on_disk(self.store.codes)
-            failed = StoreError(f"not written ({type(error).__name__})")
-            self._tell((change.reply, failed) for change in group)
+            for change in group:
+                if not change.reply.done():  # the visitor has left
+                    change.reply.set_exception(StoreError(f"not written ({type(error).__name__})"))
             return
         for _, place, _, after in changed:
             self.table.states[place] = after
@@ -183,7 +178,9 @@ class Intake:
                     self.awaited.discard(change.place)
                 elif outcome.accepted:
                     self.awaited.add(change.place)
-        self._tell((change.reply, outcome) for change, outcome in zip(group, outcomes, strict=True))
+        for change, outcome in zip(group, outcomes, strict=True):
+            if not change.reply.done():
+                change.reply.set_result(outcome)
         if came:
             self.arrived()
 
@@ -191,14 +188,6 @@ class Intake:
         with self.store.transaction():
             self.store.change(changed)
             self.store.add(counts, late)
-
-    def _tell(self, replies: Iterable[tuple[Reply, Outcome | StoreError]]) -> None:
-        """Give every reply, whatever becomes of another."""
-        for reply, outcome in replies:
-            try:
-                reply(outcome)
-            except Exception as error:
-                log.error("a reply could not be given (%s)", type(error).__name__)  # no word of what it was about
 
     def _decide(self, group: list[_Change]) -> tuple[list[Outcome], list[Changed], list[Count], list[int]]:
         """What becomes of each change of a group, which codes change by it, and what is counted per stratum."""

@@ -1,20 +1,19 @@
 """Handing out the question: who gets it, who waits a moment for the next round's, who is told to come again."""
 
 import asyncio
-from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
-from privatile.errors import StoreError
 from privatile.server.open_rounds import Phase
-from privatile.survey.intake import MOST_WAITING, Intake, Outcome
+from privatile.survey.intake import MOST_WAITING, Intake
 from privatile.survey.store import FREE, SPENT
 
 PATIENCE = 0.5
-"""Seconds that somebody who asks is kept while a round closes; most rounds close in less."""
+"""Seconds that a request is kept while a round closes; most rounds close in less."""
 
 
 class Refusal(Exception):
-    """Why a request with a code gets nothing: `unknown`, `spent`, `closed`, `wait`."""
+    """Why a request gets nothing, as `gateway.REFUSALS` names it."""
 
 
 class HandedQuestion(NamedTuple):
@@ -25,77 +24,54 @@ class HandedQuestion(NamedTuple):
     handed_before: bool
 
 
-class QuestionRequest(NamedTuple):
-    """Somebody who asks for the question."""
-
-    code: bytes
-    """Its hash."""
-    place: int
-    visit: str
-    reply: Callable[[HandedQuestion | Exception], None]
-
-
 class Questions:
-    """The open question, and those who wait for one."""
+    """The open question, and the requests that wait for one."""
 
     def __init__(self, intake: Intake, *, keep: bool) -> None:
-        """With `keep` people are kept while a round closes: there is somebody who closes it."""
+        """With `keep` requests are kept while a round closes: there is somebody who closes it."""
         self._intake = intake
         self._keep = keep
+        self._kept = 0
+        """Requests that are kept."""
         self._queries: dict[int, float] = {}
-        self._waiting: list[QuestionRequest] = []
-        """Kept, all until the same moment."""
-        self._patience: asyncio.TimerHandle | None = None
+        self._opened = asyncio.Event()
+        """Set once the next round is open, then replaced."""
 
     def open(self, round: int, query: float) -> None:
         """A round asks from now on."""
         self._queries = {round: query}
-        self._hand_out_again()
+        self._end_waiting()
 
     def stop(self) -> None:
-        """Keep nobody any more."""
+        """Keep no request any more."""
         self._keep = False
-        self._hand_out_again()
+        self._end_waiting()
 
-    def hand_out(self, request: QuestionRequest, *, again: bool = False) -> None:
-        """Hand the question out, or raise a refusal. Nobody is kept twice."""
-        if self._intake.table.states[request.place] in SPENT:
-            raise Refusal("spent")
-        if self._intake.state.phase is Phase.OPEN:
-            self._intake.hand_out(
-                request.code, request.place, request.visit, lambda outcome: self._reply(request, outcome, again)
-            )
-        else:
-            self._keep_waiting(request, again)
+    def _end_waiting(self) -> None:
+        self._opened.set()
+        self._opened = asyncio.Event()
 
-    def _reply(self, request: QuestionRequest, outcome: Outcome | StoreError, again: bool) -> None:
-        if isinstance(outcome, StoreError):
-            request.reply(outcome)
-        elif outcome.spent_before:
-            request.reply(Refusal("spent"))
-        elif outcome.accepted and (query := self._queries.get(outcome.round)) is not None:
-            request.reply(HandedQuestion(outcome.round, query, outcome.before != FREE))
-        else:  # the round began to drain meanwhile
+    async def hand_out(self, code: bytes, place: int, visit: str) -> HandedQuestion:
+        """The open question, marked on the disk as handed out; a request waits for the next round at most once."""
+        for may_wait in (self._keep, False):
+            opened = self._opened
+            if self._intake.table.states[place] in SPENT:
+                raise Refusal("spent")
+            if self._intake.state.phase is Phase.OPEN:
+                outcome = await self._intake.hand_out(code, place, visit)
+                if outcome.spent_before:
+                    raise Refusal("spent")
+                if outcome.accepted and (query := self._queries.get(outcome.round)) is not None:
+                    return HandedQuestion(outcome.round, query, outcome.before != FREE)
+            if self._intake.state.phase is Phase.CLOSED:
+                raise Refusal("closed")
+            if not may_wait or self._kept >= MOST_WAITING:
+                break
+            self._kept += 1
             try:
-                self._keep_waiting(request, again)
-            except Refusal as refusal:
-                request.reply(refusal)
-
-    def _keep_waiting(self, request: QuestionRequest, again: bool) -> None:
-        if self._intake.state.phase is Phase.CLOSED:
-            raise Refusal("closed")
-        if again or not self._keep or len(self._waiting) >= MOST_WAITING:
-            raise Refusal("wait")
-        if not self._waiting:
-            self._patience = asyncio.get_running_loop().call_later(PATIENCE, self._hand_out_again)
-        self._waiting.append(request)
-
-    def _hand_out_again(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if self._patience is not None:
-            self._patience.cancel()
-        for request in waiting:
-            try:
-                self.hand_out(request, again=True)
-            except (Refusal, StoreError) as error:
-                request.reply(error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await opened.wait()
+            finally:
+                self._kept -= 1
+        raise Refusal("wait")

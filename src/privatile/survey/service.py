@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from privatile.errors import PrivatileError, StoreError
 from privatile.server.alarms import Alarm
@@ -20,7 +20,8 @@ from privatile.survey.facts import live_facts, organiser_facts, public_state
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake, Outcome
 from privatile.survey.mark import SurveyMark
-from privatile.survey.questions import HandedQuestion, QuestionRequest, Questions, Refusal
+from privatile.survey.protocol import CODE
+from privatile.survey.questions import HandedQuestion, Questions, Refusal
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import StratumTotals, Superseded, SurveyStore
 from privatile.survey.study import SurveyStudy
@@ -43,13 +44,6 @@ FRESH = 1.0
 """Seconds between two computations of the result, at least."""
 
 
-class Taken(NamedTuple):
-    """What became of an answer."""
-
-    counted: bool
-    repeat: bool
-
-
 def _mark_restored(store: SurveyStore, mark: SurveyMark) -> None:
     """Declare that a file comes from a backup: every free code counts as handed out, and this copy as the newest."""
     with store.transaction():
@@ -61,10 +55,6 @@ def _mark_restored(store: SurveyStore, mark: SurveyMark) -> None:
 def round_rule(study: SurveyStudy) -> RoundRule:
     """What the study says about its rounds and its end."""
     return RoundRule(study.round_answers, study.round_seconds, study.grace, study.ends_at, study.end_answers)
-
-
-def _taken(outcome: Outcome | StoreError) -> Taken | Exception:
-    return outcome if isinstance(outcome, StoreError) else Taken(outcome.accepted, outcome.spent_before)
 
 
 class SurveyService:
@@ -162,22 +152,18 @@ class SurveyService:
 
     def _find(self, code: str) -> tuple[bytes, int]:
         hashed = code_hash(code)
-        place = self.intake.table.find(hashed)
+        place = self.intake.table.find(hashed) if CODE.fullmatch(code) else None
         if place is None:
             raise Refusal("unknown")
         return hashed, place
 
-    def question(self, code: str, visit: str, reply: Callable[[HandedQuestion | Exception], None]) -> None:
-        """The open question for a code, marked as handed out; not "before" where it was to the same `visit`.
+    async def question(self, code: str, visit: str) -> HandedQuestion:
+        """The open question for a code, marked as handed out; not "before" if it was to the same `visit`."""
+        return await self.questions.hand_out(*self._find(code), visit)
 
-        A refusal is raised, or comes as the reply.
-        """
-        self.questions.hand_out(QuestionRequest(*self._find(code), visit, reply))
-
-    def answer(self, code: str, number: int, answer: bool, reply: Callable[[Taken | Exception], None]) -> None:
+    async def answer(self, code: str, number: int, answer: bool) -> Outcome:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
-        hashed, place = self._find(code)
-        self.intake.take(hashed, place, number, answer, lambda outcome: reply(_taken(outcome)))
+        return await self.intake.take(*self._find(code), number, answer)
 
     # From round to round.
 

@@ -147,7 +147,6 @@ def serve_survey(
         server = make_server(
             app,
             "survey",
-            fast=True,
             lifespan="off",
             ws="none",
             proxy_headers=False,

@@ -7,6 +7,7 @@ first code is given away. The digest of the canonical text names the study; the 
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -43,8 +44,12 @@ MOST_STRATA = 1_000
 LONGEST_TEXT = 500
 """Characters of a text that the page shows."""
 
-FORMULA = ("=", "+", "-", "@")
-NO_FORMULA = "must not begin with = + - or @: a spreadsheet that opens links.csv would take it for a formula."
+FORMULA = re.compile(r"(?:^|[,;|])\s*[=+\-@]")
+"""What a spreadsheet takes for a formula, in a cell of its own too where it divides cells at another sign."""
+NO_FORMULA = (
+    "must not have = + - or @, of whatever width, at its beginning or after a comma, a semicolon or |: a spreadsheet "
+    "that opens links.csv would take it for a formula."
+)
 
 LONGEST_ROUND = 366 * 86_400.0
 LONGEST_GRACE = 3_600.0
@@ -190,6 +195,11 @@ class SurveyStudy(Hashed):
         return document.finish(document.decode(cls))
 
 
+def _has_formula(text: str) -> bool:
+    """Whether a text, its full-width signs read as the plain ones, has a formula for some spreadsheet."""
+    return FORMULA.search(unicodedata.normalize("NFKC", text)) is not None
+
+
 def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
     """Every rule that a study breaks, each with the place of the setting."""
     if not IDENTITY.fullmatch(study.survey):
@@ -198,8 +208,9 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
         text = getattr(study, name)
         if not text.isprintable() or len(text) > LONGEST_TEXT or not (text.strip() or name == "unit"):
             yield (name,), f"must be one line of 1 to {LONGEST_TEXT} printable characters."
-    if study.title.startswith(FORMULA):
-        yield ("title",), NO_FORMULA
+    for name in ("title", "address"):
+        if _has_formula(getattr(study, name)):
+            yield (name,), NO_FORMULA
     epsilon = study.epsilon
     if not STRONGEST_EPSILON <= epsilon <= WEAK_EPSILON:
         rule = f"must lie in [{STRONGEST_EPSILON:g}, {WEAK_EPSILON:g}]; got {epsilon}."
@@ -261,7 +272,7 @@ def _broken_strata(strata: Mapping[str, Stratum]) -> Iterator[tuple[Place, str]]
     for name, stratum in strata.items():
         if name != client_name(name) or not name.isprintable() or not 1 <= len(name) <= 60:
             yield ("strata", name), "a stratum's name has 1 to 60 printable characters, none of them blank at its ends."
-        if name.startswith(FORMULA):
+        if _has_formula(name):
             yield ("strata", name), NO_FORMULA
         if not 1 <= stratum.codes <= MOST_CODES:
             yield ("strata", name, "codes"), f"must lie in 1 to {MOST_CODES:,}; got {short(stratum.codes)}."

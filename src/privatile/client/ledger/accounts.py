@@ -331,8 +331,6 @@ class Account:
                 (self.run, content.client, dataset, self._threshold, self.epsilon, first, self.rules.spend_again),
             )
         if content.person_key is not None:
-            # The key must be safe before the ledger holds a person known by it.
-            content.person_key.save()
             with self.ledger.seal.changing("meta", "key = 'person key'", ()):
                 self.ledger.execute(
                     "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.key_files import KEY_BYTES, SecretKey
+from privatile.errors import LedgerError
 
 
 def derive(master: bytes, purpose: str, *names: str) -> bytes:
@@ -30,7 +31,7 @@ def derive(master: bytes, purpose: str, *names: str) -> bytes:
 
 
 class PersonKey(SecretKey):
-    """The key under which people are known; its file is made when people first answer.
+    """The key under which people are known; its file is made before the first hash.
 
     >>> key = PersonKey(b"k" * 32)
     >>> key.hash([b"ada", b"bob", b"ada"]).shape
@@ -40,7 +41,11 @@ class PersonKey(SecretKey):
     what = "person-key"
 
     def hash(self, names: Sequence[bytes]) -> NDArray[np.uint64]:
-        """Two words per name: BLAKE2b-128 under this key."""
+        """Two words per name: BLAKE2b-128 under this key, once it is in its file (`Ledger.person_key`)."""
+        if not self._saved:
+            raise LedgerError(
+                f"the {self.what} file {self.path} is not made yet. Save the key before it hashes people."
+            )
         start = hashlib.blake2b(key=self.secret, digest_size=16)
         digests = []
         for name in names:

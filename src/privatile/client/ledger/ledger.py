@@ -33,13 +33,14 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, SecretKey, create_private, key_folder
-from privatile.client.ledger.keys import derive
+from privatile.client.ledger.key_files import FINGERPRINT_BYTES, LedgerKey, create_private, key_folder
+from privatile.client.ledger.keys import PersonKey, derive
 from privatile.client.ledger.ledger_file import check_pages, connect, explain, fresh, ledgers_beside
 from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
 from privatile.client.ledger.marks import Mark
 from privatile.client.ledger.seal import Seal
 from privatile.core.messages import Question
+from privatile.core.words import printable
 from privatile.errors import LedgerError
 
 HEAD_BYTES = 16
@@ -264,8 +265,8 @@ class Ledger:
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
             "under another ledger, stop, and name that one%s.",
-            *(self.path, self.secret.path),
-            f" (in the same folder: {', '.join(beside)})" if beside else "",
+            *map(printable, (self.path, self.secret.path)),
+            printable(f" (in the same folder: {', '.join(beside)})" if beside else ""),
         )
 
     def _copy_to(self, path: Path) -> None:
@@ -294,7 +295,23 @@ class Ledger:
         """A key: of a column's order, of digests, of the choice of a person's record, of who of a class takes part."""
         return derive(self.secret.secret, purpose, *names)
 
-    def check_person_key(self, key: SecretKey) -> None:
+    def person_key(self, path: Path) -> PersonKey:
+        """The person key in the file at `path`, made now where there is none: no one is known by a key that gets lost.
+
+        Looked at before a missing file is made: a new key in its place would be in the way of the right one.
+        """
+        key = PersonKey.open(path)
+        self.check_person_key(key)
+        try:
+            key.save()
+        except LedgerError:
+            if not path.exists():
+                raise
+            key = PersonKey.open(path)  # another process was faster
+            self.check_person_key(key)
+        return key
+
+    def check_person_key(self, key: PersonKey) -> None:
         """Refuse a person key other than the one under which people are already known."""
         known = self.meta("person key")
         if known is not None and known != key.fingerprint:
@@ -397,7 +414,7 @@ class Ledger:
     def reading(self) -> Iterator[None]:
         """One state of the file for all that is read inside, whoever writes meanwhile."""
         with self._lock:
-            if self._depth:
+            if self._connection.in_transaction:
                 yield
                 return
             self._tip = None

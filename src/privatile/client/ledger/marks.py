@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privatile.core.words import printable
 from privatile.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -98,7 +99,11 @@ class Mark:
         except OSError as error:
             if not self._is_told:
                 reason = os.strerror(error.errno or 0)
-                log.warning("%s cannot be written (%s): an older copy of the ledger is not found.", self._path, reason)
+                log.warning(
+                    "%s cannot be written (%s): an older copy of the ledger is not found.",
+                    printable(self._path),
+                    reason,
+                )
             self._is_told = True
 
 

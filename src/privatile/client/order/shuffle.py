@@ -188,6 +188,7 @@ class _Shuffle:
                 self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
                 self._texts[1].update(batch.texts.written)
             yield batch
+        self.source.refuse_copies()
 
     def _split_by_weight(self) -> list[StratumRows] | None:
         """The weight classes of every client in the place of the clients; None without a weight column."""

@@ -21,12 +21,17 @@ def dividing(client: str | None, groups: Iterable[str], forbidden: Sequence[str 
     """The columns that divide the records, in the order of their names.
 
     A group's name is shown, so the column that is asked about, a person's column and a weight's (`forbidden`, in this
-    order) are no groups; nor are the values that are asked about names of clients.
+    order) are no groups; nor do the values that are asked about name clients or people.
 
-    >>> dividing("site", ("sex", "region"), ("salary", None))
+    >>> dividing("site", ("sex", "region"), ("salary", None, None))
     ('region', 'sex', 'site')
     """
-    value, *_ = forbidden
+    value, person, _ = forbidden
+    if person is not None and person == value:
+        raise InputError(
+            f"column {person!r} cannot name people: hashes of people are kept, and this column is the one asked about. "
+            "Name another one."
+        )
     if client is not None and client == value:
         raise InputError(
             f"column {client!r} cannot name clients: names of clients are shown, and this column is the one asked "

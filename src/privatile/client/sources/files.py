@@ -18,7 +18,8 @@ import numpy as np
 from privatile.client.sources.cells import cell_name, cell_of
 from privatile.client.sources.headers import names_in, read_header, refuse_headless
 from privatile.client.sources.numbers import from_arrow, not_numeric
-from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, Texts, unknown_column
+from privatile.client.sources.people import MISSING_IDENTIFIERS
+from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, Texts, copied, unknown_column
 from privatile.client.sources.text_format import (
     DELIMITERS,
     NOTHING_FOUND,
@@ -42,6 +43,8 @@ KINDS = {
 }
 
 NUMERIC = re.compile(r'U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)|FLOAT|DOUBLE|DECIMAL\(.*\)|"?NULL"?')
+
+MISSING_TEXTS = ", ".join(f"'{text}'" for text in sorted(MISSING_IDENTIFIERS))
 
 # Matched at the start of a message only: further on it quotes records.
 LINE = re.compile(
@@ -143,8 +146,7 @@ class FileSource(Source):
         columns = [self._columns[name][0] for name in (self.column, self.weight) if name is not None]
         if self._parameters["delimiter"] == ",":  # nearly always there is nothing to tell, and that is quickly seen
             any_comma = " OR ".join(f"contains({column}, ',')" for column in columns)
-            relation = self._run(f"SELECT 1 FROM {self._sql} WHERE {any_comma} LIMIT 1")
-            if not self._safely(relation.fetchall):
+            if not self._finds(any_comma):
                 return NOTHING_FOUND
         relation = self._run(f"SELECT {', '.join(marks.evidence(column) for column in columns)} FROM {self._sql}")
         shown = self._safely(relation.fetchall)[0]
@@ -172,6 +174,7 @@ class FileSource(Source):
 
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
+        self._refuse_copied_columns()
         selected = self._number(self.column)
         if self.keys:
             self._find_clients()
@@ -233,6 +236,30 @@ class FileSource(Source):
                 f"column {name!r} of {self._path} must hold numbers; record {rows + place + 1} after the header holds "
                 f"{what}. {advice}"
             )
+
+    def _refuse_copied_columns(self) -> None:
+        """Refuse a column that names clients, groups or people, and holds the values, before a name is read."""
+
+        def read(name: str) -> tuple[str, str]:
+            """The text of a column and, as the values are read, its number."""
+            expression, kind = self._columns[name]
+            if self._is_csv:
+                return expression, self._marks.number(expression)
+            text = f"{expression} ->> '$'" if kind == "JSON" else f"CAST({expression} AS VARCHAR)"
+            return text, f"TRY_CAST({text} AS DOUBLE)"
+
+        _, value = read(self.column)
+        for name in dict.fromkeys((*self.keys, *filter(None, (self.person,)))):
+            text, number = read(name)
+            other = f"{number} IS NULL AND lower(trim({text})) NOT IN ({MISSING_TEXTS})"
+            differs = f"coalesce({number}, 'nan') IS DISTINCT FROM coalesce({value}, 'nan') OR coalesce({other}, false)"
+            if not self._finds(differs) and self._finds(f"{value} IS NOT NULL"):
+                raise copied(name, self.column)
+
+    def _finds(self, condition: str) -> bool:
+        """Whether a row meets a condition; the search stops at the first one."""
+        relation = self._run(f"SELECT 1 FROM {self._sql} WHERE {condition} LIMIT 1")
+        return bool(self._safely(relation.fetchall))
 
     def _find_clients(self) -> None:
         """Number the clients in the order of their names: digests of earlier runs rely on it."""

@@ -1,5 +1,6 @@
 """Columns of numbers from any library, as doubles. No error here contains a value."""
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.sources.people import MISSING_IDENTIFIERS
 from privatile.core.arrays import Floats
 from privatile.errors import DataError
 
@@ -64,6 +66,29 @@ def entries(column: Any) -> list[Any]:
         if hasattr(column, method):
             return list(getattr(column, method)())
     return list(column)
+
+
+def is_copy(column: Sequence[object], values: Floats) -> bool:
+    """Whether the entries of a column, numbers or texts of them, are these values, missing where they are missing.
+
+    >>> is_copy(["1.50", "", 3], np.array([1.5, np.nan, 3.0])), is_copy(["a", "", 3], np.array([1.5, np.nan, 3.0]))
+    (True, False)
+    """
+    # Stops at the first row that differs: nearly always the first one.
+    return all(
+        (found := _as_float(entry)) == value or (found != found and value != value)
+        for entry, value in zip(column, values, strict=False)
+    )
+
+
+def _as_float(entry: Any) -> float | None:
+    """An entry of whatever kind as a number, NaN where it is missing, None where it is no number."""
+    try:
+        return float(entry)
+    except OverflowError:
+        return math.inf if entry > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan if str(entry).strip().lower() in MISSING_IDENTIFIERS else None
 
 
 def number(name: str, value: object) -> float:

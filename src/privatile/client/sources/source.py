@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.sources.cells import Cell, cell_name, cell_of, dividing
-from privatile.client.sources.numbers import entries, numbers
+from privatile.client.sources.numbers import entries, is_copy, numbers
 from privatile.client.sources.people import exact_below, person_bytes
 from privatile.core.arrays import Floats
 from privatile.errors import DataError, InputError
@@ -84,6 +84,9 @@ class Source:
         self.cells: dict[str, Cell] = {}
         """The entries of every client, in the order of `keys`."""
         self._codes: dict[object, int] = {}
+        self._copies: dict[str, bool] = {}
+        """Whether a column that names clients, groups or people has been the values themselves so far."""
+        self._has_numbers = False
 
     @property
     def how_read(self) -> str:
@@ -98,13 +101,24 @@ class Source:
         self, values: object, people: object = None, weights: object = None, *, keys: Sequence[object] = ()
     ) -> "Batch":
         """Rows from columns of any library: values and, where such are named, people, weights and those that divide."""
-        rows = zip(*(entries(column) for column in keys), strict=True)
+        floats, columns = numbers(self.column, values), [entries(column) for column in keys]
+        persons = None if people is None else entries(people)
+        self._has_numbers |= not np.isnan(floats).all()
+        named = dict(zip(self.keys, columns, strict=False))
+        for name, column in (named if persons is None else {**named, str(self.person): persons}).items():
+            self._copies[name] = self._copies.get(name, True) and is_copy(column, floats)
         return Batch(
-            numbers(self.column, values),
-            np.array([self.code(row) for row in rows], dtype=np.uint16) if keys else None,
-            None if people is None else person_bytes(entries(people), exact_below(people)),
+            floats,
+            np.array([self.code(row) for row in zip(*columns, strict=True)], dtype=np.uint16) if keys else None,
+            None if persons is None else person_bytes(persons, exact_below(people)),
             None if weights is None else numbers(self.weight or "weight", weights),
         )
+
+    def refuse_copies(self) -> None:
+        """Refuse a column that names clients, groups or people, and holds the values; call when all rows are read."""
+        for name, is_copied in self._copies.items():
+            if is_copied and self._has_numbers:
+                raise copied(name, self.column)
 
     def code(self, row: tuple[object, ...]) -> int:
         """The number of a client by its entries, in the order in which clients appear; new names are checked."""
@@ -131,6 +145,14 @@ class Source:
         for name in self.wanted:
             if name not in available:
                 raise unknown_column(name, available)
+
+
+def copied(name: str, value: str) -> InputError:
+    """The error for a column that is the values under another name."""
+    return InputError(
+        f"column {name!r} holds the same as column {value!r}, which is asked about: it cannot name clients, groups or "
+        "people, since names are shown and hashes of people are kept. Name another one."
+    )
 
 
 def unknown_column(name: str, available: Sequence[str]) -> DataError:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from privatile.core.extensions import of_study
 from privatile.core.messages import Answer
 from privatile.core.words import counted
 from privatile.errors import InputError
@@ -43,7 +44,6 @@ from privatile.federation.record.silence import check_ledgers, check_silence, ch
 from privatile.federation.record.transcript import Exchanges, exchanges
 from privatile.federation.study.study import FederationStudy
 from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
-from privatile.server.extensions import of_study
 from privatile.server.run_file import RunStore
 
 Statements = dict[str, Statement]

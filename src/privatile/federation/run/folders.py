@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from privatile.core.extensions import of_path
 from privatile.federation.setup.directory import Directory, check_coordinated
-from privatile.server.extensions import of_path
 
 
 def open_folder(path: Path) -> Directory:

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from privatile.client.coins import Coins
 from privatile.client.ledger.key_files import default_person_key
-from privatile.client.ledger.keys import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restores import mark_restored
 from privatile.client.ledger.spending_rules import SpendingRules
@@ -28,7 +26,6 @@ from privatile.federation.site.service import HEARTBEAT, ClientService
 
 log = logging.getLogger("privatile.federation.client")
 
-T = TypeVar("T")
 
 LEDGER_SECONDS = 60
 """How long to wait while another study's client writes the ledger: a slow disk recovers, and clients run for months."""
@@ -119,13 +116,11 @@ def prepare_responder(
     limits = read_limits(limits_file)
     if reasons := limits.refusals(invitation, options.value):
         raise refused(reasons, f"Edit {limits_file}")
-    ledger = _open_or_make(site.ledger_file, partial(Ledger.open, restored=options.restored), _write_nothing)
+    ledger = _open_or_make(site.ledger_file, restored=options.restored)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     person_key = None
     if options.person is not None:
-        # Looked at before a missing file is made: a new key in its place would be in the way of the right one.
-        ledger.check_person_key(PersonKey.open(default_person_key()))
-        person_key = _open_or_make(default_person_key(), PersonKey.open, PersonKey.save)
+        person_key = ledger.person_key(default_person_key())
     if options.restored:
         for line in mark_restored(ledger, study.run):
             if line.lost or line.kept:
@@ -144,19 +139,14 @@ def prepare_responder(
     return limits, responder
 
 
-def _open_or_make(path: Path, open_file: Callable[[Path], T], make: Callable[[T], None]) -> T:
-    """A file of the site, made now where there is none; the clients of two studies may start together and share it."""
-    found = open_file(path)
+def _open_or_make(path: Path, *, restored: bool) -> Ledger:
+    """The site's ledger, made now where there is none; the clients of two studies may start together and share it."""
+    ledger = Ledger.open(path, restored=restored)
     try:
-        make(found)
+        with ledger.transaction():  # makes the file, with its keys
+            pass
     except LedgerError:
         if not path.exists():
             raise
-        found = open_file(path)  # the other client was faster
-    return found
-
-
-def _write_nothing(ledger: Ledger) -> None:
-    """Make the ledger's file, with its keys."""
-    with ledger.transaction():
-        pass
+        ledger = Ledger.open(path, restored=restored)  # the other client was faster
+    return ledger

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from privatile.core.extensions import of_path
 from privatile.errors import InputError
 from privatile.federation.setup.broker import reload_broker
 from privatile.federation.setup.broker_configuration import BrokerFiles, BrokerSettings, configuration_text
@@ -25,7 +26,6 @@ from privatile.federation.setup.files import read_json, replace_file, write_json
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
 from privatile.federation.study.study import FederationStudy, load_study, study_toml
 from privatile.federation.wire.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
-from privatile.server.extensions import of_path
 from privatile.server.folder import COORDINATOR_PROCESS
 from privatile.server.run_file import RunStore
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from privatile.core.decoding import LARGEST_FILE, broken_rule
+from privatile.core.decoding import LARGEST_FILE, broken_rule, decode_json
 from privatile.errors import InputError, StoreError
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def read_json(path: Path, kind: type[T], what: str) -> T:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise InputError(f"{path}: has more than {LARGEST_FILE:,} bytes; it must be {what}.")
-        return msgspec.json.decode(content, type=kind)
+        return decode_json(content, msgspec.json.Decoder(kind))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; it must be {what}.") from None
     except InputError:

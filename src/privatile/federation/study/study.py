@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from privatile.core.canonical import Hashed
 from privatile.core.decoding import BrokenRules, Document, read_toml
+from privatile.core.extensions import KNOWN, Extension, of_study
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Missing
 from privatile.errors import InputError
@@ -26,7 +27,6 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.survey import Survey
 from privatile.federation.study.arrivals import LEFT_OUT, PATIENCE, REMARKS, Arrivals
 from privatile.federation.study.rules import broken_rules
-from privatile.server.extensions import KNOWN, Extension, of_study
 
 
 @dataclass(frozen=True)

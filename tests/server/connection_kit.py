@@ -47,14 +47,15 @@ class Transport:
 class Connection:
     """One connection to a server of the application."""
 
-    def __init__(self, app: Any, *, direct: bool = True, **settings: Any) -> None:
+    def __init__(self, app: Any, **settings: Any) -> None:
         defaults = {"interface": "asgi3", "lifespan": "off", "ws": "none", "date_header": False, "log_config": None}
-        self.server = make_server(app, "survey", fast=True, **{**defaults, **settings})
+        self.server = make_server(app, "survey", **{**defaults, **settings})
         self.server.config.load()
         made = self.server.config.http_protocol_class
-        made.direct = app.direct if direct else {}
         self.protocol = made(config=self.server.config, server_state=self.server.server_state, app_state={})
         self.transport = Transport()
+        self.received = 0
+        """Pieces that the server has read."""
         self.protocol.connection_made(self.transport)
 
     async def send(self, *pieces: bytes) -> None:
@@ -65,6 +66,7 @@ class Connection:
             if self.transport.closing:
                 return
             self.protocol.data_received(piece)
+            self.received += 1
             await asyncio.sleep(0)
 
     async def replies(self, number: int, patience: float = 2.0) -> bytes:
