@@ -126,3 +126,18 @@ def a_round_closes_before_it_has_drained(seams: Seams) -> None:
 @fault("tests/survey/test_nothing_joined.py::test_the_log_of_commits_is_empty_after_a_round_and_after_the_end")
 def a_log_that_joins_codes_to_answers_stays(seams: Seams) -> None:
     seams.skip(f"{STORE}.empty_log")
+
+
+# -- requests
+
+
+@fault("tests/server/test_web.py::test_headers_without_end_are_refused")
+def headers_may_be_of_any_size(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def make_server(*arguments: Any, **settings: Any) -> Any:
+            hit()
+            return original(*arguments, **{**settings, "h11_max_incomplete_event_size": 1 << 30})
+
+        return make_server
+
+    seams.replace("privatile.server.web:make_server", make)
