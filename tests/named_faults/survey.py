@@ -1,9 +1,12 @@
 """What must hold in a survey: one answer per code, in one commit with its count, in its own round."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from privatile.errors import StoreError
 from privatile.server.open_rounds import OpenRound, Phase
 from privatile.survey.store import Altered
 from tests.named_faults import Seams, fault
@@ -18,40 +21,42 @@ STORE = "privatile.survey.store:SurveyStore"
 
 @fault("tests/survey/test_one_commit.py::test_what_is_acknowledged_is_in_the_file")
 def an_answer_is_acknowledged_before_it_is_on_the_disk(seams: Seams) -> None:
-    """A commit waits for the next group of changes."""
-    waiting: dict[int, Function] = {}
+    """A group of changes is committed with the next one."""
+    under_way: defaultdict[int, ExitStack] = defaultdict(ExitStack)
 
-    def make_commit(original: Function, hit: Hit) -> Function:
-        def commit(self: Any) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        @contextmanager
+        def transaction(self: Any) -> Iterator[None]:
+            under_way[id(self)].close()
+            under_way[id(self)].enter_context(original(self))
             hit()
-            waiting[id(self)] = original
+            yield
 
-        return commit
+        return transaction
 
-    def make_begin(original: Function, hit: Hit) -> Function:
-        def begin(self: Any) -> None:
-            if id(self) in waiting:
-                waiting.pop(id(self))(self)
-            original(self)
-
-        return begin
-
-    seams.replace(f"{STORE}.commit", make_commit)
-    seams.replace(f"{STORE}.begin", make_begin)
+    seams.replace(f"{STORE}.transaction", make)
 
 
 @fault("tests/survey/test_one_commit.py::test_a_spent_code_and_its_count_are_one_commit")
-def a_code_is_spent_in_another_commit_than_its_count(seams: Seams) -> None:
+def a_code_is_spent_whose_answer_could_not_be_counted(seams: Seams) -> None:
+    """What was written before a failure is committed."""
+
     def make(original: Function, hit: Hit) -> Function:
-        def change(self: Any, changed: Any) -> None:
-            original(self, changed)
-            hit()
-            self.commit()
-            self.begin()
+        @contextmanager
+        def transaction(self: Any) -> Iterator[None]:
+            failure = None
+            with original(self):
+                try:
+                    yield
+                except StoreError as error:
+                    failure = error
+                    hit()
+            if failure is not None:
+                raise failure
 
-        return change
+        return transaction
 
-    seams.replace(f"{STORE}.change", make)
+    seams.replace(f"{STORE}.transaction", make)
 
 
 # -- one answer per code
@@ -121,3 +126,18 @@ def a_round_closes_before_it_has_drained(seams: Seams) -> None:
 @fault("tests/survey/test_nothing_joined.py::test_the_log_of_commits_is_empty_after_a_round_and_after_the_end")
 def a_log_that_joins_codes_to_answers_stays(seams: Seams) -> None:
     seams.skip(f"{STORE}.empty_log")
+
+
+# -- requests
+
+
+@fault("tests/server/test_web.py::test_headers_without_end_are_refused")
+def headers_may_be_of_any_size(seams: Seams) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        def make_server(*arguments: Any, **settings: Any) -> Any:
+            hit()
+            return original(*arguments, **{**settings, "h11_max_incomplete_event_size": 1 << 30})
+
+        return make_server
+
+    seams.replace("privatile.server.web:make_server", make)
