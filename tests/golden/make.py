@@ -1,8 +1,8 @@
 """Golden values: what a specification, run files, results, a release record, studies and commands say, seeded.
 
 `python -m tests.golden.make`, in the repository's root, writes values.json and the snapshots again. Do that only where
-a value or a sentence is meant to change, and say in the commit why it does. `values`, `snapshots`, `looks` and `replays`
-make one kind; the last two are never made with the others (`replays`).
+a value or a sentence is meant to change, and say in the commit why it does. `values`, `snapshots`, `looks`, `replays`
+and `stored` make one kind; the last three are never made with the others (see the modules `replays` and `stored`).
 """
 
 from __future__ import annotations
@@ -321,13 +321,14 @@ def make_values() -> None:
 
 def main() -> None:
     """Write what was named, or values and snapshots."""
-    from tests.golden import replays, snapshots
+    from tests.golden import replays, snapshots, stored
 
     kinds: dict[str, Callable[[], None]] = {
         "values": make_values,
         "snapshots": snapshots.make,
         "looks": replays.make_looks,
         "replays": replays.make,
+        "stored": stored.make,
     }
     for name in sys.argv[1:] or ("values", "snapshots"):
         kinds[name]()

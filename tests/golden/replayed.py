@@ -19,6 +19,7 @@ from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
 from privatile.server.coordinator import Track
+from privatile.server.periods import with_times
 
 Told = Mapping[str, Any]
 OPTIONS = ("rounds", "values", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
@@ -117,13 +118,25 @@ class Replayed:
 
     def ends(self) -> list[dict[str, Any]]:
         """Of every level: estimate and intervals in units, method, caveats and whether it may be looked at any time."""
-        results = rearranged(
-            [
-                summarize(self._spec, level.plan, level.state, level.trajectory, "run", at_fixed_end=level.at_fixed_end)
-                for level in self._levels
-            ]
-        )
-        return [self._ends(result) for result in results]
+        return [self._ends(result) for result in self._results()]
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Of every level: what the run shows about itself, and about every client; a round closes every hour."""
+        return [
+            {
+                **{row.key: _without_words(row.value) for row in result.diagnostics},
+                "clients": [[one.local_rank, *one.local_rank_interval, one.lying_rank] for one in result.clients],
+            }
+            for result in self._results()
+        ]
+
+    def _results(self) -> tuple[QuantileResult, ...]:
+        found = []
+        for level in self._levels:
+            plan, state, path = level.plan, level.state, level.trajectory
+            result = summarize(self._spec, plan, state, path, "run", at_fixed_end=level.at_fixed_end)
+            found.append(with_times(result, plan, state, path, [3600.0 * number for number in range(state.round)]))
+        return rearranged(found)
 
     def _ends(self, result: QuantileResult) -> dict[str, Any]:
         other, anytime = result.other, result.anytime
@@ -139,6 +152,13 @@ class Replayed:
             "anytime": None if anytime is None else list(anytime),
             "other": None if other is None else list(other.interval),
         }
+
+
+def _without_words(value: Any) -> Any:
+    """A fact without sentences, which are no matter of replays."""
+    if isinstance(value, dict):
+        return {key: _without_words(one) for key, one in value.items() if key != "condition"}
+    return [_without_words(one) for one in value] if isinstance(value, list) else value
 
 
 def _shaken(count: int, length: int, factor: float) -> float:

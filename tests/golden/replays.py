@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.golden.differences import differences as different_values
 from tests.golden.replayed import Asked, Replayed, mechanism, to_working
 
 REPLAYS = Path(__file__).with_name("replays.json")
@@ -151,6 +152,11 @@ RUNS: dict[str, tuple[dict[str, Any], Law, dict[str, Any]]] = {
     "open, an end by answers": ({**OPEN, "clients": STRATA, "answers": 6000}, normal(52, 7), {"stop": 200}),
     "open, until a width": ({**OPEN, "clients": STRATA, "until_width": 6.0}, normal(60, 10), {"stop": 150}),
     "open, whole numbers": ({**OPEN, "clients": STRATA, "values": "whole"}, whole(30, 6), {"stop": 80}),
+    "open, a quantile that moves": (
+        {**OPEN, "clients": clients((3.0, 0.6, 60), (3.0, 0.3, 30), (3.0, 0.1, 8))},
+        normal(50, 10),
+        {"stop": 110, "moves": 60, "then": normal(60, 10)},
+    ),
     "open, two levels": ({**OPEN, "clients": STRATA, "levels": (0.25, 0.75)}, normal(48, 14), {"stop": 60}),
     "tuned": ({**TUNED, "clients": ONE, "rounds": 80}, normal(55, 10), {}),
     "tuned, default rounds": ({**TUNED, "clients": FEW}, normal(48, 10), {}),
@@ -213,13 +219,14 @@ def draw(name: str) -> dict[str, Any]:
         if not any(asks):
             break
         gone = [bool(number and rng.random() < how.get("silent", 0.0)) for _ in rates]
+        now = how["then"] if number >= how.get("moves", math.inf) else law
         for level, asked in enumerate(asks):
             if asked is None:
                 continue
             if run.open_ended:
                 came = [int(rng.poisson(one[2])) for one in told["clients"]]
                 asked = asked._replace(lengths=tuple(came) if any(came) else (1,) * len(came))
-            shares = [0.5 + rate * (0.5 - law(asked.sent)) for rate in rates]
+            shares = [0.5 + rate * (0.5 - now(asked.sent)) for rate in rates]
             ones = [
                 None if silent or not length else int(rng.binomial(length, share))
                 for length, share, silent in zip(asked.lengths, shares, gone, strict=True)
@@ -232,7 +239,7 @@ def draw(name: str) -> dict[str, Any]:
             run.take(level, asked, ones, back)
             rounds.append((level, asked, ones, back))
     stored = {"told": told, "over": [ask is None for ask in run.asks()], "rounds": [written(*one) for one in rounds]}
-    return {**stored, "looks": looks(stored)}
+    return {**stored, **looks(stored)}
 
 
 def written(level: int, asked: Asked, ones: list[int | None], back: list[int]) -> list[Any]:
@@ -256,14 +263,18 @@ def rounds_to_look(stored: dict[str, Any]) -> set[int]:
 
 
 def looks(stored: dict[str, Any]) -> dict[str, Any]:
-    """Row -> what the results say after it."""
+    """What the results say after some rows, and what the run shows about itself in the end."""
     run, found = Replayed(stored["told"]), {}
     for number, row in enumerate(stored_rounds(stored), 1):
         run.take(*row)
         if number in rounds_to_look(stored) and run.gives_results:
             found[str(number)] = run.ends()
-    plain: dict[str, Any] = json.loads(json.dumps(found), parse_constant=str)
-    return plain
+    return {"looks": plain(found), "facts": plain(run.facts() if run.gives_results else [])}
+
+
+def plain(value: object) -> Any:
+    """As JSON has it, infinity and what is no number in words."""
+    return json.loads(json.dumps(value), parse_constant=str)
 
 
 def final_width(stored: dict[str, Any], level: int) -> float:
@@ -301,6 +312,8 @@ def differences(stored: dict[str, Any], shake: Callable[[], float] = lambda: 1.0
         if str(number) in stored["looks"]:
             for index, (mine, kept) in enumerate(zip(run.ends(), stored["looks"][str(number)], strict=True)):
                 yield from ((number, f"level {index}: {what}") for what in _other_ends(kept, mine))
+    if run.gives_results:
+        yield from ((number, what) for what in different_values(stored["facts"], plain(run.facts()), "facts"))
     for level, ask in enumerate(run.asks()):
         if (ask is None) != stored["over"][level]:
             yield number, f"level {level} goes {'on' if ask else 'no further'}"
@@ -361,5 +374,5 @@ def make_looks() -> None:
     """Write what the results of the stored runs say; questions and counts stay."""
     runs = read()
     for stored in runs.values():
-        stored["looks"] = looks(stored)
+        stored.update(looks(stored))
     write(runs)

@@ -55,5 +55,7 @@ def test_a_changed_count_or_end_is_noticed(name: str) -> None:
         last[changed] = [kept[0], str(float(kept[1]) + 1e-7 * (high - low))]
         assert [what for _, what in differences(plain) if changed in what]
         last[changed] = kept
+    plain["facts"][0]["information"] *= 1 + 1e-7
+    assert [what for _, what in differences(plain) if "information" in what]
     last["caveats"] = [*last["caveats"], "another"]
     assert [what for _, what in differences(plain) if "caveats" in what]

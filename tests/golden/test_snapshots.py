@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from tests.golden.differences import differences
 from tests.golden.snapshots import FOLDER, JSON, SNAPSHOTS, json_results, settled
-from tests.golden.test_golden import differences
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -222,7 +223,7 @@ def prepare(folder: Path) -> None:
     (folder / "altered-invitation.json").write_text('{"client": "a"}')
     shutil.copytree(folder / "groups", folder / "altered-groups")
     listed = folder / "altered-groups" / "groups.json"
-    listed.write_text(listed.read_text(encoding="utf-8").replace('"format": 1', '"format": 99'), encoding="utf-8")
+    listed.write_text(json.dumps({**json.loads(listed.read_text(encoding="utf-8")), "format": 99}), encoding="utf-8")
     shutil.copytree(folder / "survey", folder / "altered-survey")
     study = folder / "altered-survey" / "survey.toml"
     study.write_text(study.read_text(encoding="utf-8").replace("epsilon = 3.0", "epsilon = 2.0"), encoding="utf-8")

@@ -55,7 +55,7 @@ def _run(nodes: Sequence[str], *options: str) -> tuple[_Outcomes, str]:
 
 
 def good_tests(nodes: Sequence[str]) -> set[str]:
-    """Those of these tests that pass without a fault, in all their cases."""
+    """Those of these tests that pass without a fault, in all cases that are meant."""
     outcomes, _ = _run(nodes)
 
     def is_one_of(node: str, cases: list[str]) -> bool:
