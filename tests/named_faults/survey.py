@@ -1,6 +1,7 @@
 """What must hold in a survey: one answer per code, in one commit with its count, in its own round."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,25 +20,20 @@ STORE = "privatile.survey.store:SurveyStore"
 @fault("tests/survey/test_one_commit.py::test_what_is_acknowledged_is_in_the_file")
 def an_answer_is_acknowledged_before_it_is_on_the_disk(seams: Seams) -> None:
     """A commit waits for the next group of changes."""
-    waiting: dict[int, Function] = {}
 
-    def make_commit(original: Function, hit: Hit) -> Function:
-        def commit(self: Any) -> None:
+    def make(original: Function, hit: Hit) -> Function:
+        @contextmanager
+        def transaction(self: Any) -> Iterator[None]:
+            if self._connection.in_transaction:
+                self.commit()
+            self._connection.execute("BEGIN IMMEDIATE")
+            self.require_writer()
+            yield
             hit()
-            waiting[id(self)] = original
 
-        return commit
+        return transaction
 
-    def make_begin(original: Function, hit: Hit) -> Function:
-        def begin(self: Any) -> None:
-            if id(self) in waiting:
-                waiting.pop(id(self))(self)
-            original(self)
-
-        return begin
-
-    seams.replace(f"{STORE}.commit", make_commit)
-    seams.replace(f"{STORE}.begin", make_begin)
+    seams.replace(f"{STORE}.transaction", make)
 
 
 @fault("tests/survey/test_one_commit.py::test_a_spent_code_and_its_count_are_one_commit")
@@ -47,7 +43,7 @@ def a_code_is_spent_in_another_commit_than_its_count(seams: Seams) -> None:
             original(self, changed)
             hit()
             self.commit()
-            self.begin()
+            self._connection.execute("BEGIN IMMEDIATE")
 
         return change
 
