@@ -24,11 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import CHUNK, Responder, answer_all
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.report.dashboard.serving import run_dashboard
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 
 ROUNDS, CLIENTS, TURNS = 4000, 10, 5
 

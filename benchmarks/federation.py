@@ -27,15 +27,15 @@ from pathlib import Path
 import numpy as np
 from nats.js.api import DeliverPolicy
 
+from privatile.federation import wire
+from privatile.federation.connection import Msg, connected
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.folder import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import enroll, find_site
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Msg, connected
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.run.run_file import RunStore
 
 ASK_BYTES, ANSWER_BYTES = 300, 350
 """Sizes of a federation's own messages; benchmarks/scale.py prints them."""
@@ -100,16 +100,16 @@ async def echo_client(directory: Directory, folder: Path, name: str, size: int, 
     identity = invitation.study.identity
     async with connected(name, invitation.brokers, key, invitation.authority) as connection:
         nc, js = connection.nc, connection.nc.jetstream()
-        subject = subjects.answer_subject(identity, name)
+        subject = wire.answer_subject(identity, name)
 
         async def on_ask(message: Msg) -> None:
             payload = message.data[:8] + b"x" * (size - 8)
             await (nc.publish(subject, payload) if plain else js.publish(subject, payload))
 
         if plain:
-            await nc.subscribe(subjects.ask_subject(identity), cb=on_ask)
+            await nc.subscribe(wire.ask_subject(identity), cb=on_ask)
         else:
-            await js.subscribe(subjects.ask_subject(identity), cb=on_ask, deliver_policy=DeliverPolicy.NEW)
+            await js.subscribe(wire.ask_subject(identity), cb=on_ask, deliver_policy=DeliverPolicy.NEW)
         await connection.lost.wait()
 
 
@@ -129,7 +129,7 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int, plain: 
                 if not waiting:
                     got.set()
 
-        answers = subjects.answer_subject(study.identity, "*")
+        answers = wire.answer_subject(study.identity, "*")
         if plain:
             await nc.subscribe(answers, cb=on_answer)
         else:
@@ -140,7 +140,7 @@ async def echo_coordinator(directory: Directory, rounds: int, size: int, plain: 
             current = b"%08d" % number
             waiting.update(study.clients)
             got.clear()
-            await js.publish(subjects.ask_subject(study.identity), current + b"x" * (size - 8))
+            await js.publish(wire.ask_subject(study.identity), current + b"x" * (size - 8))
 
         number = 0
         while True:  # until every client listens
@@ -165,8 +165,8 @@ async def add_streams(directory: Directory) -> None:
     async with connected("coordinator", [settings.url], directory.key(), authority) as connection:
         js = connection.nc.jetstream()
         for stream, subject in (
-            (subjects.ask_stream(identity), subjects.ask_subject(identity)),
-            (subjects.answer_stream(identity), subjects.answer_subject(identity, "*")),
+            (wire.ask_stream(identity), wire.ask_subject(identity)),
+            (wire.answer_stream(identity), wire.answer_subject(identity, "*")),
         ):
             await js.add_stream(name=stream, subjects=[subject], max_bytes=64 << 20, allow_direct=True)
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own f
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "apps" / "leaderless" / "tests"))
 from peers_kit import Peers, leaderless, stream_leader
 
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 
 LEAST_RATIO, LONGEST_KILL, LONGEST_TERM = 0.45, 10.0, 1.0
 """What is asked for: the rate with three replicas beside one server, and the 95% points of the pauses in seconds."""

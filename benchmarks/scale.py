@@ -27,23 +27,23 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Answer, Question
-from privatile.federation.run.join import JoinOptions, prepare_client
+from privatile.federation import wire as subjects
+from privatile.federation import wire as wire
+from privatile.federation.connection import Msg, connected
+from privatile.federation.keys import KeyPair
+from privatile.federation.operations.join import JoinOptions, prepare_client
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import Directory, Roster, initialize, new_identity
+from privatile.federation.setup.folder import Directory, Roster, initialize, new_identity
 from privatile.federation.setup.invitation import read_invitation
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Msg, connected
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, question_digest
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 
 EVERY_SIZE = (3, 10, 100, 1000)
 EVERY_DEVICE = 100_000

@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
 from benchmarks.survey_load import Device, Line, Load, answer_survey, ask_echo, devices, p99, play, request, take_part
@@ -165,7 +165,7 @@ def run_devices(work: Path, people: int, connections: int) -> dict[str, Any]:
         memory = gateway.memory()
     finally:
         gateway.stop()
-    from privatile.survey.status import read_status
+    from privatile.survey.serving import read_status
 
     facts = read_status(folder).facts
     if facts["answers"] + facts["late"] != people:

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from privatile.survey.codes import code_hash, new_code
-from privatile.survey.folder import SurveyFolder, new_survey
+from privatile.survey.folder import SurveyFolder, code_hash, new_code, new_survey
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import Stratum, SurveyStudy, study_toml
 

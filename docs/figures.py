@@ -12,10 +12,9 @@ import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, units_inside
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import TablePlan
+from privatile.estimator.plan import TablePlan, begin, step
 from privatile.estimator.schedule import DecayingStep
-from privatile.estimator.step import begin, step
-from privatile.report.print_style import BLUE, GREEN, GREY, VERMILION, print_style
+from privatile.report.pages import BLUE, GREEN, GREY, VERMILION, print_style
 
 TRUTH = 55.0
 SPREAD = 10.0

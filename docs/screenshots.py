@@ -19,15 +19,14 @@ import numpy as np
 
 import privatile
 from privatile.core.mechanism import RandomizedResponse
-from privatile.dashboard.app import dashboard_page
-from privatile.dashboard.serving import run_dashboard
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.experiment_page import experiment_page
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.report.dashboard.app import dashboard_page
+from privatile.report.dashboard.serving import run_dashboard
+from privatile.report.experiment import experiment_page
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from privatile.simulation.experiment import parse_experiment
-from privatile.simulation.runner import run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.runner import ExperimentStore, run_experiment
 
 SITES = {"north": 41_000, "south": 38_000, "east": 52_000, "west": 57_000, "capital": 74_000}
 SPREAD = 0.6

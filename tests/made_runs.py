@@ -13,8 +13,8 @@ import numpy as np
 import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore, Statement, StoredRound
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore, Statement, StoredRound
 
 
 def long_run(

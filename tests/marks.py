@@ -1,8 +1,8 @@
-"""What shows an older copy of a ledger lies beside its key (`privatile.client.ledger.marks`); backups may hold it."""
+"""What shows an older copy of a ledger lies beside its key (`client.ledger.integrity`); backups may hold it."""
 
 from __future__ import annotations
 
-from privatile.client.ledger.key_files import key_folder
+from privatile.client.ledger.integrity import key_folder
 
 
 def forget_marks() -> None:

@@ -12,7 +12,7 @@ import os
 from tests.named_faults import FAULTS, fault
 from tests.named_faults._running import outcome_of
 
-DRAW = "privatile.client.coins:SeededCoins.draw"
+DRAW = "privatile.client.randomizer:SeededCoins.draw"
 declare = fault("tests/client/test_coins.py::test_the_whole_range_is_used")
 
 @declare
@@ -25,7 +25,7 @@ def harmless(seams):
 
 @declare
 def never_run(seams):
-    seams.change("privatile.client.coins:OperatingSystemCoins.draw", lambda coins, self, count: coins[:0])
+    seams.change("privatile.client.randomizer:OperatingSystemCoins.draw", lambda coins, self, count: coins[:0])
 
 @declare
 def failing_otherwise(seams):
@@ -41,7 +41,7 @@ def failing_by_itself(seams):
 
 @declare
 def moved(seams):
-    seams.skip("privatile.client.coins:SeededCoins.no_such_thing")
+    seams.skip("privatile.client.randomizer:SeededCoins.no_such_thing")
 
 for name in list(FAULTS):
     if not (child := os.fork()):

@@ -43,7 +43,7 @@ def test_no_long_file() -> None:
         path.relative_to(ROOT).as_posix(): lines
         for folder in ("src", "studies", "apps")
         for path in (ROOT / folder).rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 800
         and not any(path.as_posix().endswith(name) for name in COMPILED)
     }
     assert not long

@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.estimator.schedule import Constant, Design
-from privatile.simulation.auto_simulation import AutoCell, simulate
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Empirical
-from privatile.simulation.displayed_intervals import displayed_intervals
+from privatile.simulation.default_design import AutoCell, displayed_intervals, read_straddled, simulate, straddle
 from privatile.simulation.engine import run_cell
-from privatile.simulation.populations import Normal, Uniform
-from privatile.simulation.straddled_simulation import read_straddled, straddle
+from privatile.simulation.populations import Empirical, Normal, Uniform
 
 
 class Found(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from privatile.core.arrays import Floats
-from privatile.simulation.columns import Empirical
-from privatile.simulation.populations import LogNormal, Normal, Population
+from privatile.simulation.populations import Empirical, LogNormal, Normal, Population
 
 CLIENTS = 10
 CELLS = 65_536

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from privatile.core.mechanism import RandomizedResponse
     from privatile.core.messages import Answer, Question
     from privatile.laws.critical import critical_value
-    from privatile.result.result import ConfidenceInterval, QuantileResult
-    from privatile.result.results import Results
+    from privatile.result.result import ConfidenceInterval, QuantileResult, Results
 
 __version__ = "0.1.0"
 
@@ -21,7 +20,7 @@ _HOMES = {
     "QuantileResult": "result.result",
     "Question": "core.messages",
     "RandomizedResponse": "core.mechanism",
-    "Results": "result.results",
+    "Results": "result.result",
     "critical_value": "laws.critical",
     "estimate": "api.estimate",
 }

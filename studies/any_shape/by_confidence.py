@@ -12,8 +12,8 @@ from studies.any_shape.cells import make_cell
 from studies.any_shape.measure import BLOCK, seed_of
 from studies.any_shape.run import SEED
 
-from privatile.laws.normal import two_sided_z
-from privatile.simulation.straddled_simulation import read_straddled, straddle
+from privatile.laws.ratio import two_sided_z
+from privatile.simulation.default_design import read_straddled, straddle
 
 CONFIDENCE = (0.8, 0.9, 0.95, 0.99, 0.999)
 LAWS = ("normal", "log-normal", "t3", "laplace")

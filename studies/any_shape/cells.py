@@ -12,9 +12,20 @@ from studies.coverage.coverage import FAMILIES, read_cells
 from studies.coverage.heaped import Rounded
 
 from privatile.core.mechanism import RandomizedResponse, rank_noise
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.columns import Empirical, LogOf, read_columns
-from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
+from privatile.simulation.default_design import AutoCell
+from privatile.simulation.populations import (
+    Cauchy,
+    Empirical,
+    Laplace,
+    LogNormal,
+    LogOf,
+    Mixture,
+    Normal,
+    Population,
+    StudentT,
+    Uniform,
+    read_columns,
+)
 
 RATE = RandomizedResponse.from_epsilon(1.0).truth_rate
 

@@ -19,7 +19,7 @@ from studies.any_shape.cells import SMOOTH
 from studies.coverage.rows import write_rows
 
 from privatile.core.arrays import Floats
-from privatile.laws.normal import two_sided_z
+from privatile.laws.ratio import two_sided_z
 
 LEVELS = np.arange(1, 10) / 10.0
 RATE = math.tanh(0.5)

@@ -9,12 +9,16 @@ import numpy as np
 from studies.any_shape.cells import StudyCell
 from studies.any_shape.whole_file import WholeFile
 
-from privatile.inference.grid_values import Grid
-from privatile.laws.normal import two_sided_z
-from privatile.simulation.displayed_intervals import DisplayedIntervals
+from privatile.inference.any_shape import Grid
+from privatile.laws.ratio import two_sided_z
+from privatile.simulation.default_design import (
+    DisplayedIntervals,
+    StraddledReadings,
+    grid_results,
+    read_straddled,
+    straddle,
+)
 from privatile.simulation.populations import Population
-from privatile.simulation.shown_results import grid_results
-from privatile.simulation.straddled_simulation import StraddledReadings, read_straddled, straddle
 
 BLOCK = 1000
 """Runs in memory at a time on a processor."""

@@ -22,8 +22,8 @@ from studies.coverage.rows import read_rows, write_rows
 
 from privatile.core.arrays import Floats
 from privatile.estimator.settings import ReportSettings
-from privatile.laws.normal import two_sided_z
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.laws.ratio import two_sided_z
+from privatile.simulation.default_design import AutoCell
 
 RESULTS = Path(__file__).parent / "results" / "silence.csv"
 FAMILIES = ("normal", "hete-l")

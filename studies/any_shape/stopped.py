@@ -20,14 +20,13 @@ from studies.any_shape.cells import HARD, RATE, make_cell
 from studies.coverage.rows import read_rows, write_rows
 
 from privatile.core.arrays import Floats
-from privatile.estimator.plan import Plan
+from privatile.estimator.plan import Plan, begin, step
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import begin, step
 from privatile.inference.choice import Evidence, anytime_inference, beside_anytime, gather_evidence
 from privatile.inference.inference import Inference
 from privatile.inference.trajectory import Trajectory
 from privatile.result.summary import FIRST_LOOK
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell
 
 RESULTS = Path(__file__).parent / "results" / "stopped.csv"
 SEED = 20_261_117

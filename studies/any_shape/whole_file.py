@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import yes_probability
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.columns import Empirical, LogOf
+from privatile.simulation.default_design import AutoCell
+from privatile.simulation.populations import Empirical, LogOf
 
 
 class WholeFile:

@@ -19,8 +19,7 @@ from studies.any_shape.laws import Steps
 from studies.coverage.rows import read_rows, write_rows
 
 from privatile.inference.any_shape import ends_of
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.straddled_simulation import straddle
+from privatile.simulation.default_design import AutoCell, straddle
 
 LEVELS = (0.1, 0.5, 0.8, 0.9)
 RATES = (math.tanh(0.5), 0.905, 0.999)

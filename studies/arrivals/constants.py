@@ -20,12 +20,11 @@ from studies.arrivals.parts import Part, gathered, options
 from studies.arrivals.simulate import MEANS, MECHANISM, WEIGHTS
 from studies.coverage.rows import write_rows
 
-from privatile.estimator.ending import round_length
-from privatile.estimator.open_end import OpenEndPolicy
+from privatile.estimator.open_ended import OpenEndPolicy, round_length
 from privatile.inference.any_shape import open_ends_of
 from privatile.inference.anytime import OpenAnytimeLaw
-from privatile.inference.smooth_reading import fit_smooth
-from privatile.laws.fieller import fieller_reach, low_information_factor
+from privatile.inference.smooth import fit_smooth
+from privatile.laws.ratio import fieller_reach, low_information_factor
 from privatile.simulation.populations import Mixture, Normal, Population
 
 RESULTS = Path(__file__).parent / "constants.csv"

@@ -17,9 +17,8 @@ from studies.arrivals.parts import Part, gathered, options
 from studies.coverage.rows import write_rows
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.estimator.ending import round_length
-from privatile.estimator.open_end import SEARCH, OpenEndPolicy
-from privatile.inference.change import change_in
+from privatile.estimator.open_ended import SEARCH, OpenEndPolicy, round_length
+from privatile.inference.series import change_in
 from privatile.simulation.populations import Normal, Population
 
 RESULTS = Path(__file__).parent / "moves.csv"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.estimator.ending import round_length
+from privatile.estimator.open_ended import round_length
 
 Ints = NDArray[np.int64]
 Times = NDArray[np.float64]

@@ -10,16 +10,13 @@ from studies.arrivals.people import Ints, liars_in, rounds_of, taken_in_order
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.ending import End
-from privatile.estimator.open_candidates import OpenCandidates
-from privatile.estimator.open_end import ACCEPTED
-from privatile.estimator.open_plan import OpenPlan, open_memory
-from privatile.estimator.question_policy import information
+from privatile.estimator.open_ended import ACCEPTED, End, OpenCandidates, OpenPlan, open_memory
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.estimator.tuned import information
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.choice import gather_evidence
-from privatile.inference.influence import bit_influences, largest_influences
-from privatile.server.coordinator import Track
+from privatile.inference.series import bit_influences, largest_influences
+from privatile.run.coordinator import Track
 
 WEIGHTS = (0.5, 0.3, 0.2)
 """The smallest stratum has a twentieth of the arrivals and a fifth of the weight."""
@@ -194,7 +191,7 @@ def _misses(tests: OpenCandidates, truth: float) -> bool:
 
 
 def _alarm(track: Track) -> bool:
-    from privatile.inference.change import change
+    from privatile.inference.series import change
 
     return change(track.trajectory.by_client, np.array(WEIGHTS), track.state.round - track.state.averages.rounds).alarm
 

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.checks import SHARES, run_checks
-from privatile.federation.audit.judgement import find_ratio
+from privatile.federation.audit.checks import SHARES, find_ratio, run_checks
 from privatile.federation.audit.plan import Asks, Plan, make_plan
-from privatile.federation.audit.scores import Counts
+from privatile.federation.audit.statistics import Counts
 
 EPSILON = 1.0
 BATCH = 100

@@ -18,8 +18,7 @@ from studies.coverage.rows import write_rows
 
 from privatile.errors import InputError
 from privatile.inference.curve import DRIFT_BIAS
-from privatile.laws.fieller import fieller_reach
-from privatile.laws.normal import two_sided_z
+from privatile.laws.ratio import fieller_reach, two_sided_z
 
 TABLE = Path(__file__).parent / "calibration.csv"
 RELAXATIONS = (12, 19, 27, 35, 50, 72, 90)

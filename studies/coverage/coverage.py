@@ -15,8 +15,8 @@ from studies.coverage.scores import Score, Simulate, on_processor, score
 from privatile.core.decoding import read_toml
 from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
-from privatile.simulation.auto_simulation import BLOCK, AutoCell
 from privatile.simulation.cells import DATA_SEED
+from privatile.simulation.default_design import BLOCK, AutoCell
 from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, Population, StudentT, Uniform
 
 HETE_L = tuple(Normal(float(location)) for location in np.random.RandomState(DATA_SEED).randn(10))

@@ -7,17 +7,15 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import yes_probability
-from privatile.estimator.auto import AutoPlan, memory_of
-from privatile.estimator.plan import RoundState
+from privatile.estimator.plan import RoundState, begin, step
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import begin, step
-from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.estimator.straddle import StraddlePlan
+from privatile.estimator.tuned import AutoPlan, memory_of
 from privatile.inference.choice import Evidence, as_displayed, choose_interval, gather_evidence
 from privatile.inference.trajectory import Trajectory
-from privatile.laws.normal import two_sided_z
+from privatile.laws.ratio import two_sided_z
 from privatile.result.diagnostics import warned
-from privatile.simulation.auto_simulation import AutoCell, ranks_at
-from privatile.simulation.displayed_intervals import settings_of
+from privatile.simulation.default_design import AutoCell, ranks_at, settings_of
 
 
 class Silence(NamedTuple):

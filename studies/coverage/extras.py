@@ -19,11 +19,10 @@ from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor
 from studies.coverage.stopping import Stopped, stopping
 
 from privatile.estimator.schedule import PRESETS
-from privatile.laws.normal import two_sided_z
+from privatile.laws.ratio import two_sided_z
 from privatile.result.compare import difference_ends
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns
 from privatile.simulation.cells import Cell
-from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
+from privatile.simulation.default_design import AutoCell, AutoRuns, DisplayedIntervals, displayed_intervals
 from privatile.simulation.engine import run_cell, summarize
 
 HERE = Path(__file__).parent

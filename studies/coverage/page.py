@@ -9,9 +9,9 @@ from studies.coverage.coverage import coverage_error
 from studies.coverage.extras import Extra
 from studies.coverage.scores import Score
 
-from privatile.estimator.auto import SUPPORTED, supported
+from privatile.estimator.tuned import SUPPORTED, supported
 from privatile.paper.tables import markdown_table
-from privatile.report.print_style import BLUE, VERMILION, print_style, save_figure
+from privatile.report.pages import BLUE, VERMILION, print_style, save_figure
 
 HEAD = ("cell", "coverage", "90%", "99%", "error / bound", "width / Wald", "bias / s.e.", "search", "warned")
 COVERAGE_BAND = (0.94, 0.96)

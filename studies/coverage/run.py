@@ -11,7 +11,7 @@ from pathlib import Path
 from studies.coverage.coverage import read_cells, run_cells
 from studies.coverage.scores import Score, on_gpu, on_processor
 
-from privatile.simulation.auto_simulation import BLOCK
+from privatile.simulation.default_design import BLOCK
 
 HERE = Path(__file__).parent
 RESULTS = {"cells": HERE / "results.csv", "low_information": HERE / "low_information.csv"}

@@ -8,10 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.errors import require
-from privatile.laws.normal import two_sided_z
+from privatile.laws.ratio import two_sided_z
 from privatile.result.diagnostics import warned
-from privatile.simulation.auto_simulation import BLOCK, AutoCell, AutoRuns, simulate
-from privatile.simulation.displayed_intervals import DisplayedIntervals, displayed_intervals
+from privatile.simulation.default_design import (
+    BLOCK,
+    AutoCell,
+    AutoRuns,
+    DisplayedIntervals,
+    displayed_intervals,
+    simulate,
+)
 
 LEVELS = (0.90, 0.95, 0.99)
 

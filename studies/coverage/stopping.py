@@ -7,8 +7,7 @@ import numpy as np
 
 from privatile.inference.choice import as_displayed, choose_interval
 from privatile.result.summary import FIRST_LOOK, may_stop
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns
-from privatile.simulation.displayed_intervals import evidence_of, settings_of
+from privatile.simulation.default_design import AutoCell, AutoRuns, evidence_of, settings_of
 
 
 class Stopped(NamedTuple):

@@ -12,9 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from string import Template
 
-from privatile.paper.page import by_protocol, comparisons
-from privatile.paper.published import TABLES
-from privatile.paper.tables import Comparison, differing
+from privatile.paper.reproduce import by_protocol, comparisons
+from privatile.paper.tables import TABLES, Comparison, differing
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"

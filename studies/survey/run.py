@@ -22,15 +22,14 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from studies.coverage.rows import read_rows, write_rows
 
-from privatile.api.specification import parts_of, specification
+from privatile.api.local_run import parts_of, specification
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.shuffle import shuffle
-from privatile.client.order.weight_classes import ClassRule
-from privatile.client.sources.opening import open_source
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.weights import ClassRule
+from privatile.client.sources.databases import open_source
 from privatile.core.arrays import Floats
+from privatile.estimator.plan import begin, step
 from privatile.estimator.spec import RunSpec
-from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
 from privatile.planning.options import Options
 from privatile.result.result import QuantileResult

@@ -8,15 +8,15 @@ import pytest
 
 import privatile
 from privatile.api.local_run import prepare
-from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError
 from privatile.planning.options import Options
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 
 RNG = np.random.default_rng(12)
 

@@ -9,13 +9,11 @@ import pytest
 
 from privatile.api.groups import GroupRuns, prepare_groups
 from privatile.api.local_run import prepare
+from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.statement import statement
 from privatile.errors import AlreadyAnswered, InputError, StoreError
-from privatile.report.group_folder import GroupFolder
-from privatile.report.group_page import figure_of, page_of, report_groups
-from privatile.report.group_reading import read_groups, read_runs, results_of
-from privatile.result.pairs import compare_all
+from privatile.report.groups import GroupFolder, figure_of, page_of, read_groups, read_runs, report_groups, results_of
+from privatile.result.compare import compare_all
 from tests.api.test_groups import renamed, simulated
 from tests.api.test_only import options, table
 from tests.federation.mutations import with_a_key_twice
@@ -91,7 +89,7 @@ def test_killed_and_resumed_every_group_answers_once(tmp_path: Path, monkeypatch
     Not even where people may be asked again: those who have answered this very command are not.
     """
     data, chosen = table(), options(tmp_path, by="region", spend_again=True)
-    from privatile.server.coordinator import Coordinator
+    from privatile.run.coordinator import Coordinator
 
     accept, left = Coordinator.accept, [24 + 7]
 

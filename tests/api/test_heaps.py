@@ -64,7 +64,7 @@ def test_nothing_of_it_is_in_result_page_or_file(
 
     def written(name: str) -> list[str]:
         results = estimated(AGES, tmp_path / f"{name}.db")
-        store = privatile.server.run_file.RunStore.open(tmp_path / f"{name}.db")
+        store = privatile.run.run_file.RunStore.open(tmp_path / f"{name}.db")
         rows = [str(row) for table in ("rounds", "counts") for row in store.query(f"SELECT * FROM {table}")]
         texts = [json.dumps(results.to_dict()), results.to_text(explain=True), *rows]
         return [re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z?|\d{10}\.\d+", "", text.replace(store.run, "")) for text in texts]

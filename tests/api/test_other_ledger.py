@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import privatile
 from privatile.cli import main
 from privatile.errors import LedgerError
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 
 DATA = {"north": np.random.default_rng(1).normal(50, 10, 600), "south": np.random.default_rng(2).normal(55, 10, 600)}
 
@@ -80,7 +80,7 @@ def test_a_run_that_was_about_to_ask_is_not_resumed_with_another_ledger(
         raise BrokenOffError
 
     with monkeypatch.context() as patch:
-        patch.setattr("privatile.server.coordinator.Coordinator.accept", killed)
+        patch.setattr("privatile.run.coordinator.Coordinator.accept", killed)
         with pytest.raises(BrokenOffError):
             run(tmp_path, "ledger.db")
     assert answers(tmp_path / "ledger.db") == 2

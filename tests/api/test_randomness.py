@@ -10,7 +10,7 @@ import pytest
 
 import privatile
 from privatile.api.local_run import prepare
-from privatile.client.coins import OperatingSystemCoins, SeededCoins
+from privatile.client.randomizer import OperatingSystemCoins, SeededCoins
 from privatile.errors import InputError
 from privatile.planning.options import Options
 
@@ -70,16 +70,16 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
                 }
                 mentions.setdefault(path.relative_to(SOURCE).as_posix(), set()).update(found)
     assert mentions == {
-        "api/folders.py": {"XDG_STATE_HOME"},
+        "api/local_run.py": {"XDG_STATE_HOME"},
         "client/ledger/file_systems.py": set(),  # whether the ledger must lie on a mounted volume
-        "client/ledger/key_files.py": {"XDG_CONFIG_HOME"},
+        "client/ledger/integrity.py": {"XDG_CONFIG_HOME"},
         "client/order/spill.py": {"TMPDIR"},
         "client/sources/databases.py": set(),  # the variable that a user names, with a database's address
         "dashboard/__main__.py": set(),
         "dashboard/serving.py": set(),
-        "federation/audit/processes.py": {"LANG", "PATH", "PYTHONPATH"},
-        "federation/run/demo.py": set(),  # the folders of the processes that it starts
-        "federation/setup/broker_binary.py": {"PATH"},
+        "federation/audit/session.py": {"LANG", "PATH", "PYTHONPATH"},
+        "federation/operations/demo.py": set(),  # the folders of the processes that it starts
+        "federation/setup/broker.py": {"PATH"},
     }
 
 

@@ -20,7 +20,7 @@ from privatile.client.randomizer import Randomizer
 from privatile.client.responder import Responder
 from privatile.errors import AlreadyAnswered, InputError, OtherContent
 from privatile.planning.options import Options
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 
 
 class KilledError(BaseException):
@@ -129,7 +129,7 @@ def test_a_process_that_is_killed_goes_on_with_the_same_people(tmp_path: Path) -
 
 
 def test_control_a_draw_by_run_would_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privatile.client.order import strata
+    from privatile.client.order import weights as strata
 
     rng, table = np.random.default_rng(1), survey()
     monkeypatch.setattr(strata, "takes_part", lambda weights, high, draws: rng.random(len(weights)) < weights / high)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
+from privatile.report.dashboard.serving import DashboardAddress, listen, run_dashboard
 from privatile.report.view import read_view
-from privatile.result.sentence import grid_text
+from privatile.result.shown import grid_text
 from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser

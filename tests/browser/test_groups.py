@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from privatile.report.group_page import report_groups
+from privatile.report.groups import report_groups
 from privatile.result.groups import GroupOutcome, GroupResults
 
 pytestmark = pytest.mark.browser

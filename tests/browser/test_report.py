@@ -183,8 +183,8 @@ def test_nothing_is_cut_off_on_paper(watched: Callable[..., Any], tmp_path: Path
 
 
 def made_page(kind: str, folder: Path) -> Path:
-    from privatile.paper.page import paper_page
-    from privatile.report.experiment_page import experiment_page
+    from privatile.paper.reproduce import paper_page
+    from privatile.report.experiment import experiment_page
     from tests.report.test_experiment_pages import made_store, paper_folder
 
     target = folder / "page.html"

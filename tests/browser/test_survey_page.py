@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from tests.browser.survey_page import PLANTED, answer, long_form, says, send
 from tests.survey.fake_server import FakeSurvey, Reply
 

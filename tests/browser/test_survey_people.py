@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from privatile.survey.codes import code_hash
+from privatile.survey.folder import code_hash
 from privatile.survey.page import page_files
-from privatile.survey.protocol import link
 from privatile.survey.store import COUNTED
+from privatile.survey.study import link
 from tests.survey.kit import Made, make_survey
 
 pytestmark = pytest.mark.browser

@@ -14,9 +14,8 @@ import pytest
 
 from privatile.report.run_page import write_run_page
 from privatile.report.view import read_view
-from privatile.survey.codes import read_codes
-from privatile.survey.folder import SurveyFolder, initialize
-from privatile.survey.protocol import link
+from privatile.survey.folder import SurveyFolder, initialize, read_codes
+from privatile.survey.study import link
 from tests.browser.survey_page import long_form
 from tests.survey.answered import answered_survey
 from tests.survey.kit import Made, make_study

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from privatile.survey.page import LANGUAGES, page_files
 from tests.browser.survey_page import answer, long_form, says
 from tests.survey.fake_server import FakeSurvey

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import privatile
-from privatile.cli import asking, main
+from privatile.cli import main
+from privatile.cli import options as asking
 
 
 @pytest.fixture

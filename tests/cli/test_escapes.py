@@ -16,11 +16,11 @@ import privatile
 from privatile.api.groups import prepare_groups
 from privatile.cli import main
 from privatile.cli.printing import echo, echo_json
-from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.federation.monitoring import _Lines, facts

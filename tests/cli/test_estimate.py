@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
 
 pytestmark = pytest.mark.process

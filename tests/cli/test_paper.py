@@ -43,8 +43,8 @@ def test_a_folder_that_cannot_be_made_stops_before_any_work(tmp_path: Path) -> N
 
 
 def test_a_store_of_other_replications_is_refused(tmp_path: Path) -> None:
-    from privatile.paper.published import paper_experiment
-    from privatile.simulation.store import ExperimentStore
+    from privatile.paper.tables import paper_experiment
+    from privatile.simulation.runner import ExperimentStore
 
     ExperimentStore.open_for(tmp_path / "table1-independent.db", paper_experiment("table1", replications=7)).close()
     result = CliRunner().invoke(main, ["paper", "table1", "--replications", "8", "--out", str(tmp_path)])

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from privatile.cli import main
-from privatile.cli.federation_options import by_client
+from privatile.cli.federation import by_client
 from privatile.errors import InputError
 from tests.cli.test_estimate import privatile
 
@@ -289,7 +289,7 @@ def test_colours_and_narrow_terminals_are_respected(here: Path) -> None:
 LIGHT = """
 import sys
 from privatile.cli import main
-from privatile.cli.federation_options import by_client
+from privatile.cli.federation import by_client
 from privatile.errors import InputError
 try:
     main(sys.argv[1:])

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from privatile.cli import main
-from privatile.cli.doctor import RELEASED, _clock, _disk, _randomness
-from privatile.cli.watch import picture
-from privatile.dashboard.live import LiveRun
-from privatile.server.writer import claim
+from privatile.cli.see import picture
+from privatile.cli.start import RELEASED, _clock, _disk, _randomness
+from privatile.report.dashboard.live import LiveRun
+from privatile.run.locks import claim
 from tests.made_runs import SlowRun, long_run
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main
-from privatile.core.suggestions import REMOVED
+from privatile.core.text import REMOVED
 from privatile.errors import InputError
 from privatile.planning.options import read_options
 

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 import privatile
 from privatile.cli import main
 from privatile.errors import ClientTooSmall, InputError
-from privatile.estimator.auto import chosen_rounds
-from privatile.report.group_page import page_of
-from privatile.report.group_reading import results_of
+from privatile.estimator.tuned import chosen_rounds
+from privatile.report.groups import page_of, results_of
 
 SAID_BY_RESULTS = Path(privatile.__file__).parent / "result"
 

@@ -5,8 +5,9 @@ import inspect
 import numpy as np
 import pytest
 
-from privatile.client import coins, randomizer, responder
-from privatile.client.coins import LARGEST_READ, OperatingSystemCoins, SeededCoins
+from privatile.client import randomizer, responder
+from privatile.client import randomizer as coins
+from privatile.client.randomizer import LARGEST_READ, OperatingSystemCoins, SeededCoins
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, LARGEST_READ // 8, LARGEST_READ // 8 + 1, 3 * LARGEST_READ // 8 + 5])

@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources import databases
-from privatile.client.sources.databases import DatabaseUrl
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import DatabaseUrl, open_source
 from privatile.client.sources.source import Source
 from privatile.client.sources.tables import FETCH, PIECE
 from privatile.errors import DataError, InputError, MissingExtra

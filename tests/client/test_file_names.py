@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.api.folders import state_folder
-from privatile.client.ledger.key_files import config_folder, create_private
+from privatile.api.local_run import state_folder
+from privatile.client.ledger.integrity import config_folder, create_private
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.errors import LedgerError
 from tests.client.test_edited_files import ask, site
 
@@ -87,7 +87,7 @@ def test_a_zero_has_no_sign() -> None:
 
 
 def test_what_was_removed_from_a_ledger_or_a_run_is_gone_from_its_file(tmp_path: Path) -> None:
-    from privatile.server.sqlite_files import connect
+    from privatile.run.run_file import connect
 
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         site(ledger).answer(ask(1))

@@ -11,8 +11,8 @@ import duckdb
 import numpy as np
 import pytest
 
+from privatile.client.sources.databases import open_source
 from privatile.client.sources.files import FileSource
-from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.errors import DataError, InputError
 
@@ -262,7 +262,7 @@ def test_reading_a_file_does_not_import_pandas(tmp_path: Path) -> None:
     """Not where numbers are missing either; and where pandas is there, it would be a third of the command's time."""
     (tmp_path / "data.csv").write_text("c,x\nnorth,1.5\nsouth,\nnorth,3\n")
     script = (
-        "import sys; from privatile.client.sources.opening import open_source;"
+        "import sys; from privatile.client.sources.databases import open_source;"
         "source = open_source(sys.argv[1], value='x', client='c'); values = [b.values for b in source.batches()];"
         "assert [str(v) for v in values[0]] == ['1.5', 'nan', '3.0'], values;"
         "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules"

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order import column as columns
-from privatile.client.order.column import FEWEST_HEAPED, HEAVY, MOST_HEAPED, ShuffledColumn, has_heaps
-from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.opening import open_source
+from privatile.client.order import shuffle as columns
+from privatile.client.order.shuffle import FEWEST_HEAPED, HEAVY, MOST_HEAPED, ShuffledColumn, has_heaps, shuffle
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 
 TRUTH_RATE = RandomizedResponse.from_epsilon(1.0).truth_rate

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privatile.client.ledger.keys import derive
-from privatile.client.order.keystream import BLOCK, KeyStream, words_at
+from privatile.client.ledger.integrity import derive
+from privatile.client.order.tags import BLOCK, KeyStream, words_at
 
 
 def test_tags_are_what_the_docstring_says() -> None:

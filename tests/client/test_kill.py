@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.statement import statement
 
 KILLS = 20 if os.environ.get("PRIVATILE_LONG") else 5
 ROUNDS = 4_000
@@ -22,11 +22,11 @@ SCRIPT = r"""
 import sys
 from pathlib import Path
 import numpy as np
-from privatile.client.coins import OperatingSystemCoins
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.responder import Responder, answer_all
 from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 folder, rounds, by_person = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "people"

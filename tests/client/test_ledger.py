@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privatile.client.coins import Coins, OperatingSystemCoins
-from privatile.client.ledger import ledger_file
+from privatile.client.ledger import ledger as ledger_file
+from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.statement import statement
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import Coins, OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import Equivocation, LedgerError

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privatile.client.ledger import lifetime_budgets
+from privatile.client.ledger import people as lifetime_budgets
 from privatile.client.ledger.ledger import Ledger
 
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from privatile.api.estimate import estimate
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.ledger import marks
+from privatile.client.ledger import integrity
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import AlreadyAnswered, LedgerError
-from privatile.server.coordinator import Coordinator
+from privatile.run.coordinator import Coordinator
 from tests.client.test_edited_files import ask, site
 from tests.marks import forget_marks
 
@@ -73,7 +73,7 @@ def test_one_of_two_copies_in_use_is_found(older: Path) -> None:
 
 def test_the_mark_is_never_ahead_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a ledger whose process was killed at a commit would look like an older copy of itself."""
-    monkeypatch.setattr(marks, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(integrity, "EVERY_SECONDS", 0.0)
     path, execute = tmp_path / "ledger.db", Ledger.execute
     answered(path, "one", 1, 2, 3)
 

@@ -29,13 +29,13 @@ def hook(event, arguments):
         print(event, [repr(each) for each in arguments], file=trace)
 sys.addaudithook(hook)
 from pathlib import Path
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger.account import SpendingRules
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.responder import Responder
 from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.opening import open_source
-from privatile.client.ledger.statement import statement
+from privatile.client.sources.databases import open_source
+from privatile.client.ledger.datasets import statement
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 path, missing, person = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None

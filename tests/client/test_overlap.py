@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.client.coins import SeededCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.account import SpendingRules
+from privatile.client.ledger.datasets import statement
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.ledger.statement import statement
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import SeededCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, OtherContent

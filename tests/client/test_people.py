@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import InputError, LedgerError

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.client.sources.people import LONGEST_IDENTIFIER, person_text
 from privatile.client.sources.source import Source
 from privatile.core.mechanism import RandomizedResponse

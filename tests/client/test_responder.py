@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privatile.client.coins import SeededCoins
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import SeededCoins
 from privatile.client.responder import CHUNK, Responder, answer_all
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.core.messages import Missing, Question

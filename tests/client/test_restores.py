@@ -13,16 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.coins import SeededCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.account import SpendingRules, release_run
+from privatile.client.ledger.datasets import statement
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.reservations import release_run
-from privatile.client.ledger.restores import mark_restored
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.ledger.statement import statement
+from privatile.client.ledger.restore import mark_restored
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import SeededCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Missing, Question
 from privatile.errors import AlreadyAnswered, LedgerError

@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.coins import OperatingSystemCoins
 from privatile.client.ledger import ledger as ledger_module
-from privatile.client.ledger import lifetime_budgets
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger import people as lifetime_budgets
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.restores import mark_restored
+from privatile.client.ledger.restore import mark_restored
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import LedgerError

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import ledger_file
+from privatile.client.ledger import ledger as ledger_file
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 

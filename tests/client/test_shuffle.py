@@ -20,10 +20,9 @@ from scipy.special import chdtri
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order import shuffle as shuffling
-from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.keystream import KeyStream
-from privatile.client.order.shuffle import shuffle
-from privatile.client.sources.opening import open_source
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.tags import KeyStream
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Missing
 from privatile.errors import DataError, InputError
 
@@ -87,7 +86,7 @@ def test_the_same_key_gives_the_same_order_after_a_restart(tmp_path: Path) -> No
         "import sys, numpy as np\n"
         "from privatile.client.ledger.ledger import Ledger\n"
         "from privatile.client.order.shuffle import shuffle\n"
-        "from privatile.client.sources.opening import open_source\n"
+        "from privatile.client.sources.databases import open_source\n"
         "with Ledger.open(sys.argv[1]) as ledger:\n"
         "    with ledger.transaction(): pass\n"
         "    column = shuffle(open_source(np.arange(5000.0)), ledger)['all']\n"
@@ -226,7 +225,7 @@ def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "from privatile.client.ledger.ledger import Ledger\n"
         "from privatile.client.order.shuffle import shuffle\n"
-        "from privatile.client.sources.opening import open_source\n"
+        "from privatile.client.sources.databases import open_source\n"
         "from privatile.errors import DataError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"

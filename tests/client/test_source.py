@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from privatile.client.sources.databases import open_source
 from privatile.client.sources.numbers import numbers
-from privatile.client.sources.opening import open_source
 from privatile.client.sources.source import Source
 from privatile.client.sources.tables import FETCH
 from privatile.errors import DataError, InputError

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order import strata, weight_classes
-from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.shuffle import shuffle
-from privatile.client.order.weight_classes import (
+from privatile.client.order import weights as strata
+from privatile.client.order import weights as weight_classes
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.weights import (
     ClassRule,
     WeightClass,
     WeightTally,
@@ -21,7 +21,7 @@ from privatile.client.order.weight_classes import (
     takes_part,
     variance_factor,
 )
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.arrays import Floats
 from privatile.errors import DataError, InputError
 
@@ -162,7 +162,7 @@ def test_the_draw_is_part_of_the_format() -> None:
 
 
 def test_with_a_person_column_the_order_of_the_rows_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from privatile.client.ledger.keys import PersonKey
+    from privatile.client.ledger.integrity import PersonKey
 
     table = survey(4_000)
     key = PersonKey(b"p" * 32)

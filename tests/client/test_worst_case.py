@@ -18,19 +18,16 @@ from hypothesis import strategies as st
 
 import privatile
 from privatile.cli import main
-from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger import ledger_file
-from privatile.client.ledger.datasets import say_new
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger import ledger as ledger_file
+from privatile.client.ledger.account import RecordLimit, SpendingRules
+from privatile.client.ledger.datasets import say_new, statement
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.record_limits import RecordLimit
-from privatile.client.ledger.restores import mark_restored
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.ledger.statement import statement
+from privatile.client.ledger.restore import mark_restored
 from privatile.client.order.shuffle import shuffle
-from privatile.client.randomizer import Randomizer
+from privatile.client.randomizer import OperatingSystemCoins, Randomizer
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, InputError, LedgerError, OtherContent, PrivatileError

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from privatile.core.decoding import LARGEST_FILE, parse_json, parse_toml, read_text
+from privatile.core.decoding import LARGEST_FILE, line_numbers, parse_json, parse_toml, read_text
 from privatile.core.messages import Answer, Question
-from privatile.core.toml_lines import line_numbers
 from privatile.errors import InputError, PrivatileError
 from privatile.estimator.schedule import MOST_COUNTS, Constant, Logarithmic, Power, lengths_by_records
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study import FederationStudy
 from privatile.simulation.experiment import parse_experiment
 
 LONG = "9" * 400

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.extensions import KNOWN
 from privatile.errors import InputError
-from privatile.federation.run.folders import open_folder
-from privatile.federation.setup.directory import check_coordinated
-from privatile.federation.study.study import FederationStudy, load_study, study_toml
-from privatile.server.folder import folder_facts, no_run_in
-from privatile.server.run_file import RunStore
+from privatile.federation.operations.folders import open_folder
+from privatile.federation.setup.folder import check_coordinated
+from privatile.federation.study import FederationStudy, load_study, study_toml
+from privatile.run.run_file import RunStore
+from privatile.run.tables import folder_facts, no_run_in
 from tests.federation.kit import make_study
 from tests.made_runs import long_run
 

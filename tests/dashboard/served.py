@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from privatile.dashboard.serving import DashboardAddress, listen
+from privatile.report.dashboard.serving import DashboardAddress, listen
 
 LOCAL = {"host": "127.0.0.1:8000"}
 

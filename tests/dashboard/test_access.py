@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privatile.dashboard.app import make_app
-from privatile.dashboard.serving import DashboardAddress, listen, run_dashboard
 from privatile.errors import InputError
+from privatile.report.dashboard.app import make_app
+from privatile.report.dashboard.serving import DashboardAddress, listen, run_dashboard
 from tests.dashboard.served import LOCAL, PATIENCE, served, until
 
 pytestmark = pytest.mark.network
@@ -28,7 +28,7 @@ def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, everybody who could reach the page could hold connections without end."""
-    monkeypatch.setattr("privatile.dashboard.app.MOST_VIEWERS", 2)
+    monkeypatch.setattr("privatile.report.dashboard.app.MOST_VIEWERS", 2)
     app = make_app(finished)
     with served(app) as client, contextlib.ExitStack() as stack:
         streams = [stack.enter_context(client.stream("GET", "/events")).iter_bytes() for _ in range(2)]
@@ -120,7 +120,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 def test_other_machines_need_tls_and_a_token(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ssl
 
-    from privatile.dashboard import serving
+    from privatile.report.dashboard import serving
 
     # The tests keep to the loopback address; the dashboard is made to believe that it is another one.
     monkeypatch.setattr(serving, "is_loopback", lambda host: False)

@@ -21,10 +21,10 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.dashboard.app import make_app
-from privatile.dashboard.live import LiveRun
-from privatile.dashboard.serving import DashboardAddress, run_dashboard
 from privatile.errors import StoreError
+from privatile.report.dashboard.app import make_app
+from privatile.report.dashboard.live import LiveRun
+from privatile.report.dashboard.serving import DashboardAddress, run_dashboard
 from tests.dashboard.served import LOCAL, PATIENCE, served, state_of, until
 from tests.made_runs import SlowRun
 
@@ -104,7 +104,7 @@ def test_the_pace_is_that_of_the_last_rounds_and_ends_with_them(
 def test_a_path_that_does_not_exist_is_waited_for_and_this_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privatile.dashboard.serving.run_server", lambda paths, bound, *arguments: bound.close())
+    monkeypatch.setattr("privatile.report.dashboard.serving.run_server", lambda paths, bound, *arguments: bound.close())
     later = tmp_path / "later"
     done = CliRunner().invoke(main, ["dashboard", str(later)])
     assert f"{later} does not exist yet: waiting for it\n" in done.stderr
@@ -248,7 +248,7 @@ def test_the_page_says_that_the_command_behind_it_has_ended(tmp_path: Path) -> N
 @pytest.fixture
 def parent(finished: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom privatile.dashboard.serving import run_dashboard\n"
+        "import sys, time\nfrom pathlib import Path\nfrom privatile.report.dashboard.serving import run_dashboard\n"
         "with run_dashboard(Path(sys.argv[1])) as page:\n    print(page.url, page.process.pid, flush=True)\n"
         "    time.sleep(600)\n"
     )
@@ -322,8 +322,8 @@ def test_with_keep_the_page_of_serve_outlives_the_run(monkeypatch: pytest.Monkey
         happened.append("ran")
         return "stopped"
 
-    monkeypatch.setattr("privatile.dashboard.serving.run_dashboard", page)
-    monkeypatch.setattr("privatile.federation.run.serve.serve_run", run)
+    monkeypatch.setattr("privatile.report.dashboard.serving.run_dashboard", page)
+    monkeypatch.setattr("privatile.federation.operations.serve.serve_run", run)
     monkeypatch.setattr(threading.Event, "wait", wait)
     kept = CliRunner().invoke(main, ["serve", str(tmp_path), "--dashboard", "--keep"])
     assert (kept.exit_code, happened) == (0, ["opened", "ran", "waited", "closed"])
@@ -340,7 +340,7 @@ def test_the_command_shows_files_and_folders(monkeypatch: pytest.MonkeyPatch, tm
         shown.extend(paths)
         bound.close()
 
-    monkeypatch.setattr("privatile.dashboard.serving.run_server", serve)
+    monkeypatch.setattr("privatile.report.dashboard.serving.run_server", serve)
     done = CliRunner().invoke(main, ["dashboard", str(tmp_path), str(tmp_path / "one.db")])
     assert done.exit_code == 0, done.output
     assert shown == [tmp_path / "run.db", tmp_path / "one.db"]

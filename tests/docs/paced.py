@@ -15,7 +15,7 @@ MOMENT = 0.04
 
 def pace() -> None:
     """Put the moment into this process's coordinator; nothing else changes."""
-    from privatile.federation.coordinator.port import CoordinatorPort
+    from privatile.federation.connection import CoordinatorPort
     from privatile.federation.coordinator.service import CoordinatorService
 
     publish = CoordinatorService._publish

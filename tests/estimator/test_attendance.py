@@ -9,9 +9,9 @@ import pytest
 
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
-from privatile.estimator.attendance import Pools, add_round
 from privatile.estimator.clients import Client
-from privatile.inference.client_curves import fit_client_lines
+from privatile.estimator.straddle import Pools, add_round
+from privatile.inference.curve import fit_client_lines
 
 CLIENTS = tuple(Client(name, RandomizedResponse(0.5), weight, 0.5, 1000) for name, weight in (("a", 0.25), ("b", 0.75)))
 

@@ -8,13 +8,11 @@ import pytest
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan, chosen_rounds, memory_of
 from privatile.estimator.clients import Client, pooled_noise
-from privatile.estimator.plan import RoundState
-from privatile.estimator.question_policy import AVERAGE, STAGES, QuestionPolicy
-from privatile.estimator.step import begin, replay, step
+from privatile.estimator.plan import RoundState, begin, replay, step
+from privatile.estimator.tuned import AVERAGE, STAGES, AutoPlan, QuestionPolicy, chosen_rounds, memory_of
+from privatile.inference.curve import fit_run
 from privatile.inference.trajectory import Trajectory
-from privatile.inference.tuned_reading import fit_run
 
 
 def make_plan(records: tuple[int, ...] = (4000, 9000), level: float = 0.5, wanted: int | None = None) -> AutoPlan:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privatile.errors import InputError
-from privatile.estimator.averaging import Averages, add, normalizer, normalizer_of
+from privatile.estimator.plan import Averages, add, normalizer, normalizer_of
 
 
 def direct(queries: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

@@ -8,12 +8,16 @@ import pytest
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse, debias, yes_probability
 from privatile.core.scale import Linear
-from privatile.estimator.attendance import add_round
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
 from privatile.estimator.clients import Client
-from privatile.estimator.exact_tests import effective_answers, needs_exact, variance_bound
-from privatile.estimator.straddle import level_variance
-from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.estimator.straddle import (
+    StraddlePlan,
+    add_round,
+    effective_answers,
+    level_variance,
+    needs_exact,
+    variance_bound,
+)
 from privatile.inference.any_shape import ends_of
 
 RUNS, SIDE = 8_000, 0.025

@@ -10,13 +10,20 @@ import pytest
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.attendance import add_round
 from privatile.estimator.clients import Client
-from privatile.estimator.open_candidates import TRUST, add_bet, add_open_answer, log_bet, no_bets
-from privatile.estimator.open_end import SEARCH, OpenEnd, OpenEndPolicy
-from privatile.estimator.open_plan import OpenPlan
-from privatile.estimator.plan import Ask
-from privatile.estimator.step import begin
+from privatile.estimator.open_ended import (
+    SEARCH,
+    TRUST,
+    OpenEnd,
+    OpenEndPolicy,
+    OpenPlan,
+    add_bet,
+    add_open_answer,
+    log_bet,
+    no_bets,
+)
+from privatile.estimator.plan import Ask, begin
+from privatile.estimator.straddle import add_round
 from privatile.inference.any_shape import AnyShape, open_ends_of
 from privatile.simulation.populations import Normal
 from tests.inference.any_shape_p_values import p_value

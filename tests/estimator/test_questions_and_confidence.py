@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
+from privatile.estimator.plan import begin, step
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
 from privatile.result.summary import summarize
 from privatile.simulation.populations import Normal

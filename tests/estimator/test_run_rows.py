@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privatile.estimator.run_rows import put_rows, take_rows
+from privatile.estimator.window import put_rows, take_rows
 
 
 class Elsewhere:

@@ -5,9 +5,9 @@ import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.estimator.straddle import StraddlePlan
+from privatile.estimator.tuned import AutoPlan
 
 SPEC = RunSpec(
     value="income",

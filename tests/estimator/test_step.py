@@ -9,9 +9,8 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError, ProtocolError
 from privatile.estimator.clients import Client, check_clients, shares
-from privatile.estimator.plan import TablePlan, plan_from_design
+from privatile.estimator.plan import TablePlan, begin, local_ranks, plan_from_design, replay, round_weight, step
 from privatile.estimator.schedule import PRESETS, DecayingStep
-from privatile.estimator.step import begin, local_ranks, replay, round_weight, step
 
 LINE = Identity(-50.0, 50.0)
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from privatile.estimator.antitonic import sign_change
+from privatile.estimator.search import sign_change
 from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
-from privatile.estimator.straddle_schedule import (
+from privatile.estimator.window import (
     CENTRE,
     ENDS,
     HIGH,
@@ -26,9 +26,8 @@ from privatile.estimator.straddle_schedule import (
     shares_left,
     side_of,
 )
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell, straddle
 from privatile.simulation.populations import Normal
-from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 NORMAL = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)

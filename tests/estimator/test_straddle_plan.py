@@ -12,16 +12,13 @@ from studies.any_shape.laws import Steps
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import Ask, RoundState
-from privatile.estimator.search_belief import best_question
-from privatile.estimator.step import begin, step
-from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
-from privatile.estimator.transcript import as_sent, difference, slack
-from privatile.estimator.window_fit import Root, solve_fit
+from privatile.estimator.plan import Ask, RoundState, as_sent, begin, difference, slack, step
+from privatile.estimator.search import best_question
+from privatile.estimator.straddle import StraddlePlan, straddle_memory
+from privatile.estimator.window import Root, solve_fit
 from privatile.inference.any_shape import AnyShape
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell, straddle
 from privatile.simulation.populations import Normal, Population
-from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 AT_END = Steps((-1.0, 1.0, 2.0), (0.7, 0.2, 0.1))
@@ -82,8 +79,8 @@ def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         query, doubt = best_question(*given)
         return other_bits(query), other_bits(doubt)
 
-    monkeypatch.setattr("privatile.estimator.straddle_placement.solve_fit", fit)
-    monkeypatch.setattr("privatile.estimator.search_belief.best_question", question)
+    monkeypatch.setattr("privatile.estimator.straddle.solve_fit", fit)
+    monkeypatch.setattr("privatile.estimator.search.best_question", question)
 
 
 @pytest.mark.parametrize("law", [Normal(1.0), HEAPED, AT_END], ids=["smooth", "heaped", "range's end"])

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from privatile.estimator.step import replay
+from privatile.estimator.plan import replay
 from privatile.federation.setup.broker import free_port, running_broker
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore, StoredRound
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore, StoredRound
 from tests.federation.kit import Federation, make_study
 
 LONG = bool(os.environ.get("PRIVATILE_LONG"))

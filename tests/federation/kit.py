@@ -13,23 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.opening import open_source
-from privatile.federation.coordinator.control import Control
-from privatile.federation.coordinator.service import CoordinatorService
+from privatile.client.randomizer import Coins
+from privatile.client.sources.databases import open_source
+from privatile.federation.connection import Backoff
+from privatile.federation.coordinator.service import Control, CoordinatorService
+from privatile.federation.keys import KeyPair
+from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.operations.serve import OpenRun, open_run, roster_signers
 from privatile.federation.record import countersign
-from privatile.federation.run.join import JoinOptions, prepare_client
-from privatile.federation.run.serve import OpenRun, open_run, roster_signers
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import Directory, admit, initialize, new_identity
+from privatile.federation.setup.folder import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.connection import Backoff
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.study import ClientAgreement, FederationStudy
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
-from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.coordinator.rounds import OpenRounds, rounds_of
-from privatile.federation.run.join import JoinOptions, prepare_client
-from privatile.federation.run.serve import OpenRun, roster_signers
-from privatile.federation.site.open_responder import OpenSiteResponder
+from privatile.federation.coordinator.intake import AnswerIntake
+from privatile.federation.coordinator.service import OpenRounds, rounds_of
+from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.operations.serve import OpenRun, roster_signers
+from privatile.federation.site.responder import OpenSiteResponder
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.arrivals import Arrivals
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.messages import AskMessage
+from privatile.federation.study import Arrivals, ClientAgreement, FederationStudy
+from privatile.federation.wire import AskMessage
 from tests.federation.kit import Federation, make_study
 from tests.federation.played import Wire
 

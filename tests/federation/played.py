@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from privatile.core.messages import Question
-from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.run.serve import roster_signers
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import AskMessage
+from privatile.federation.coordinator.intake import AnswerIntake
+from privatile.federation.operations.serve import roster_signers
+from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import AskMessage
 from tests.federation.kit import Federation, make_study
 
 Asked = Mapping[str, Sequence[Question]]

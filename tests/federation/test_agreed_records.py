@@ -9,21 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.estimator.schedule import Mode
+from privatile.federation.keys import KeyPair
 from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.check import check
-from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.folder import Directory
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import check_questions
 from privatile.federation.site.responder import SiteResponder, open_responder
-from privatile.federation.study.arrivals import Arrivals
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.study import Arrivals, ClientAgreement, FederationStudy
 from tests.federation.kit import make_study
 
 VALUES = np.random.default_rng(3).normal(50.0, 10.0, 5000)

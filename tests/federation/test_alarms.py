@@ -19,14 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.dashboard.live import LiveRun
-from privatile.federation.coordinator.holders import Holders
+from privatile.federation.coordinator.intake import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
-from privatile.federation.run.lock import lock_folder
-from privatile.federation.run.status import read_status
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.messages import Hello, Link
-from privatile.server.alarms import NO_PROCESS, read_alarms
+from privatile.federation.operations.status import read_status
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import Hello, Link
+from privatile.report.dashboard.live import LiveRun
+from privatile.run.locks import lock_folder
+from privatile.run.state import NO_PROCESS, read_alarms
 from tests.federation.test_journal import Port, Table
 
 ROOT = Path(__file__).parents[2]
@@ -335,7 +335,7 @@ def test_the_alarm_rules_name_metrics_that_exist() -> None:
     assert rules.count("expr: ") >= 10
     assert unknown(rules) == set()
     assert unknown(rules + "\n  expr: privatile_no_such_metric > 0") == {"privatile_no_such_metric"}  # the control
-    from privatile.server.alarms import KINDS
+    from privatile.run.state import KINDS
 
     assert set(re.findall(r'kind="([^"]+)"', rules)) <= set(KINDS)
     # One Prometheus may watch many studies: each is compared with itself, and the job is the one that is configured.
@@ -357,7 +357,7 @@ def test_the_empty_dashboard_says_what_it_waits_for(table: Table, tmp_path: Path
 
 
 def test_metrics_alarms_and_log_events_are_documented() -> None:
-    from privatile.server.alarms import KINDS
+    from privatile.run.state import KINDS
 
     page = (ROOT / "docs" / "operations.md").read_text()
     for known in (*COORDINATOR_METRICS, *CLIENT_METRICS):

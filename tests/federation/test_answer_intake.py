@@ -10,9 +10,9 @@ import pytest
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
-from privatile.federation.coordinator.answer_intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.wire.keys import KeyPair, verify
-from privatile.federation.wire.messages import AnswerMessage, Hello, Link, question_digest
+from privatile.federation.coordinator.intake import MOST_OFFENCES, AnswerIntake
+from privatile.federation.keys import KeyPair, verify
+from privatile.federation.wire import AnswerMessage, Hello, Link, question_digest
 
 STUDY = "ab" * 32
 KEY = KeyPair.generate()

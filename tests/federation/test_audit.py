@@ -12,12 +12,10 @@ import pytest
 from scipy import stats
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.audit.audit import audit, own_client
-from privatile.federation.audit.checks import SHARES
-from privatile.federation.audit.judgement import WHOLE_SHARE, ratio_finding
+from privatile.federation.audit.audit import audit, has_trace, own_client, traces_of
+from privatile.federation.audit.checks import SHARES, WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
-from privatile.federation.audit.quiet import has_trace, traces_of
-from privatile.federation.audit.ratio import clopper_pearson, ratio_bounds, reports_needed
+from privatile.federation.audit.statistics import clopper_pearson, ratio_bounds, reports_needed
 from tests.federation.broken_clients.simulated import Honest, failures
 from tests.federation.broken_clients.table import TABLE
 

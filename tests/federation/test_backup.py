@@ -15,16 +15,16 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.client.ledger.key_files import key_folder
+from privatile.client.ledger.integrity import key_folder
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import InputError, LedgerError, StoreError
-from privatile.federation.run.backup import back_up, copy_database
+from privatile.federation.operations.commands import back_up, copy_database
 from privatile.federation.setup.check import check
-from privatile.federation.setup.directory import Directory
+from privatile.federation.setup.folder import Directory
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.site.folder import find_site
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.marks import forget_marks
 

@@ -17,18 +17,16 @@ import pytest
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
-from privatile.estimator.step import begin
+from privatile.estimator.plan import begin
 from privatile.federation.record import Checks, CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.comparison import differences
-from privatile.federation.record.document import canonical, sign, transcript_digest
-from privatile.federation.record.silence import check_silence
-from privatile.federation.record.transcript import exchanges
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import question_digest
+from privatile.federation.record.record import canonical, differences, exchanges, sign, transcript_digest
+from privatile.federation.record.verify import check_silence
+from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import question_digest
 from privatile.result.caveats import interval_caveats
 from privatile.result.result import ConfidenceInterval
-from privatile.server.coordinator import stored_questions
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import stored_questions
+from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 from tests.federation.played import make, moved, play
 from tests.federation.test_countersignatures import with_body

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
-from privatile.federation.run.serve import ServeOptions, serve_run
+from privatile.federation.operations.serve import ServeOptions, serve_run
 from privatile.federation.setup import broker
-from privatile.federation.setup.broker import check_configuration
-from privatile.federation.setup.broker_binary import find_binary, is_new_enough
+from privatile.federation.setup.broker import check_configuration, find_binary, is_new_enough
 from privatile.federation.setup.check import check
 from tests.federation.kit import Federation, make_study
 

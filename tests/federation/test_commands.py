@@ -23,9 +23,9 @@ from click.testing import CliRunner, Result
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, operations_page
-from privatile.federation.run.serve import OpenRun, ServeOptions, open_run, serve_run
-from privatile.federation.run.status import Status
-from privatile.federation.run.units import HARDENING, RESTARTS, systemd_unit
+from privatile.federation.operations.serve import OpenRun, ServeOptions, open_run, serve_run
+from privatile.federation.operations.status import Status
+from privatile.federation.operations.units import HARDENING, RESTARTS, systemd_unit
 from privatile.federation.setup.broker import free_port, running_broker
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 

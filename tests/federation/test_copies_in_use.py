@@ -12,11 +12,11 @@ import pytest
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError, SiteRefusal
+from privatile.federation.connection import connected
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.serve import OpenRun
+from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.folder import Site
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire.connection import connected
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.test_services import transcript
 from tests.marks import forget_marks

@@ -12,19 +12,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
+from privatile.federation.keys import KeyPair
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
 from privatile.federation.record.countersignature import Statement, body_digest, named_rounds, statement_lines
-from privatile.federation.record.document import sign
-from privatile.federation.setup.directory import Directory, RevokedKey, Roster
+from privatile.federation.record.record import sign
+from privatile.federation.setup.folder import Directory, RevokedKey, Roster
 from privatile.federation.site.responder import open_responder
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.keys import KeyPair
-from privatile.result.unfinished import unfinished
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement
+from privatile.result.summary import unfinished
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 from tests.federation.played import make, play
 

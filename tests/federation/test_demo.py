@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.run.demo import NAMES, Demo, prepare, running_demo
+from privatile.federation.operations.demo import NAMES, Demo, prepare, running_demo
 
 pytestmark = pytest.mark.network
 

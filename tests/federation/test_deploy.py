@@ -15,7 +15,7 @@ import pytest
 
 from privatile.cli import main
 from privatile.errors import LedgerError
-from privatile.federation.run.serve import ServeOptions, serve_run
+from privatile.federation.operations.serve import ServeOptions, serve_run
 from tests.federation.kit import Federation, make_study
 
 ROOT = Path(__file__).parents[2]

@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import InputError
+from privatile.federation.operations.commands import abort_run
+from privatile.federation.operations.folders import derive
+from privatile.federation.operations.status import read_status
 from privatile.federation.record import release, verify_record
-from privatile.federation.run.derive import derive
-from privatile.federation.run.requests import abort_run
-from privatile.federation.run.status import read_status
 from privatile.federation.setup.check import check
-from privatile.federation.setup.directory import Directory, admit
+from privatile.federation.setup.folder import Directory, admit
 from privatile.federation.setup.invitation import read_enrolment
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study import FederationStudy
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.federation.study.study import ClientAgreement
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement
+from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 from tests.federation.played import play
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.client.coins import SeededCoins
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.randomizer import SeededCoins
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.federation.site import responder as responders
 from privatile.federation.site.responder import SiteResponder, open_responder
-from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.study import ClientAgreement, FederationStudy
 from tests.federation.kit import make_study
 from tests.federation.open_kit import OpenFederation, make_open_study
 

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from privatile.errors import BrokerError
-from privatile.federation.coordinator.port import CoordinatorPort
-from privatile.federation.setup.broker_configuration import CLIENT_LIMITS, client_permissions, coordinator_permissions
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Connection, Msg, connected
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import Hello, Link
+from privatile.federation import wire
+from privatile.federation.connection import Connection, CoordinatorPort, Msg, connected
+from privatile.federation.keys import KeyPair
+from privatile.federation.setup.permissions import CLIENT_LIMITS, client_permissions, coordinator_permissions
+from privatile.federation.wire import Hello, Link
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
@@ -54,13 +53,13 @@ def connect_as(federation: Federation, name: str, key: KeyPair | None = None) ->
 def service_subjects(identity: str) -> list[str]:
     """What the broker itself replies to: every verb of its stream interface, for both streams."""
     found = ["$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$SYS.REQ.USER.INFO"]
-    for stream in (subjects.ask_stream(identity), subjects.answer_stream(identity)):
+    for stream in (wire.ask_stream(identity), wire.answer_stream(identity)):
         found += [f"$JS.API.STREAM.{verb}.{stream}" for verb in STREAM_VERBS]
         found += [f"$JS.API.CONSUMER.{verb}".format(stream) for verb in CONSUMER_VERBS]
         found += [f"$JS.API.DIRECT.GET.{stream}"]
         found += [
             f"$JS.API.DIRECT.GET.{stream}.{subject}"
-            for subject in (subjects.ask_subject(identity), subjects.answer_subject(identity, "site0"))
+            for subject in (wire.ask_subject(identity), wire.answer_subject(identity, "site0"))
         ]
     return found
 
@@ -115,16 +114,16 @@ async def aim_replies_at_the_victim(federation: Federation) -> tuple[list[tuple[
         async def note(message: Msg) -> None:
             heard.append((f"victim {message.subject}", message.data))
 
-        listens = (subjects.ask_subject(identity), subjects.welcome_subject(identity, "site1"))
-        for subject in (subjects.hello_subject(identity, "site1"), "_INBOX_site1.>", *reversed(listens)):
+        listens = (wire.ask_subject(identity), wire.welcome_subject(identity, "site1"))
+        for subject in (wire.hello_subject(identity, "site1"), "_INBOX_site1.>", *reversed(listens)):
             await victim.nc.subscribe(subject, cb=note)
         await victim.nc.flush()
         await ask_until_heard(port, lambda probe: (f"victim {listens[0]}", probe) in heard)
         assert not await port.ask(b"the question")
         await until(lambda: (f"victim {listens[0]}", b"the question") in heard)
         heard.clear()
-        targets = (*listens, subjects.answer_subject(identity, "site1"), subjects.hello_subject(identity, "site1"))
-        may_publish = [subjects.answer_subject(identity, "site0"), subjects.hello_subject(identity, "site0")]
+        targets = (*listens, wire.answer_subject(identity, "site1"), wire.hello_subject(identity, "site1"))
+        may_publish = [wire.answer_subject(identity, "site0"), wire.hello_subject(identity, "site0")]
         for subject in (*may_publish, *service_subjects(identity)):
             for target in (*targets, "_INBOX_site1.x", "_INBOX_coordinator.x"):
                 for body in bodies(subject, target):
@@ -139,7 +138,7 @@ async def aim_replies_at_the_victim(federation: Federation) -> tuple[list[tuple[
         for one in (mallory, coordinator, victim):
             await one.nc.flush()
         astray = [one for one in heard if one[0] not in ("answer site0", "hello site0")]
-        return astray, await coordinator.last(subjects.ask_stream(identity), subjects.ask_subject(identity))
+        return astray, await coordinator.last(wire.ask_stream(identity), wire.ask_subject(identity))
 
 
 def test_a_client_cannot_make_the_broker_write_where_another_client_speaks_or_listens(federation: Federation) -> None:
@@ -171,8 +170,8 @@ def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) 
     study = make_study(2, rounds=4, deadline=20.0)
     federation = Federation(tmp_path, study)
     identity = study.identity
-    victim = subjects.answer_subject(identity, "site1")
-    get = f"$JS.API.DIRECT.GET.{subjects.ask_stream(identity)}.{subjects.ask_subject(identity)}"
+    victim = wire.answer_subject(identity, "site1")
+    get = f"$JS.API.DIRECT.GET.{wire.ask_stream(identity)}.{wire.ask_subject(identity)}"
 
     async def scene() -> None:
         run = federation.open_run()
@@ -182,9 +181,9 @@ def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) 
                 await until(lambda: coordinator.metrics.value("connected") == 1)
                 async with connect_as(federation, "site0") as mallory, connect_as(federation, "site1") as operator:
                     for number in range(10):
-                        for target in (victim, subjects.ask_subject(identity)):
+                        for target in (victim, wire.ask_subject(identity)):
                             await mallory.nc.publish(get, b"", reply=target)
-                            await mallory.nc.publish(subjects.answer_subject(identity, "site0"), b"x", reply=target)
+                            await mallory.nc.publish(wire.answer_subject(identity, "site0"), b"x", reply=target)
                         await operator.nc.publish(victim, b"rubbish %d" % number)
                     await until(lambda: coordinator.metrics.value("unsigned", client="site1") >= 10)
                     await until(lambda: coordinator.metrics.value("unsigned", client="site0") >= 20)
@@ -217,13 +216,13 @@ def test_a_recorded_hello_of_an_earlier_process_stops_no_client(federation: Fede
                 async def hear(message: Msg) -> None:
                     own.append(message.data)
 
-                await operator.nc.subscribe(subjects.hello_subject(study.identity, "site1"), cb=hear)
+                await operator.nc.subscribe(wire.hello_subject(study.identity, "site1"), cb=hear)
                 for payload in recorded * 3:
-                    await operator.nc.publish(subjects.hello_subject(study.identity, "site1"), payload)
+                    await operator.nc.publish(wire.hello_subject(study.identity, "site1"), payload)
                 await until(lambda: len(own) > 3 * len(recorded))  # it has replied, with a challenge, and goes on
                 replies = [one for one in own if one not in recorded]
                 for payload in replies:  # its own hellos, sent again
-                    await operator.nc.publish(subjects.hello_subject(study.identity, "site1"), payload)
+                    await operator.nc.publish(wire.hello_subject(study.identity, "site1"), payload)
                 await operator.nc.flush()
             heard = coordinator.metrics.value("rejected_hellos", client="site1")
             await until(lambda: client.metrics.value("answers") >= 1)
@@ -238,7 +237,7 @@ def test_a_replaced_question_is_restored_and_hides_no_question(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 0.05)
-    ask = subjects.ask_subject(federation.study.identity)
+    ask = wire.ask_subject(federation.study.identity)
 
     async def scene() -> None:
         run = federation.open_run()
@@ -250,7 +249,7 @@ def test_a_replaced_question_is_restored_and_hides_no_question(
             await until(lambda: client.metrics.value("answers") >= 1)
             await operator.nc.publish(ask, b"rubbish")
             await until(lambda: coordinator.metrics.value("restored_questions") >= 1)
-            stream = subjects.ask_stream(federation.study.identity)
+            stream = wire.ask_stream(federation.study.identity)
             while await operator.last(stream, ask) != coordinator._ask:
                 await asyncio.sleep(0.02)
             monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 3600.0)

@@ -11,12 +11,11 @@ import pytest
 
 from privatile.core.messages import Answer
 from privatile.federation.coordinator import service as service_module
-from privatile.federation.coordinator.answer_intake import MOST_OFFENCES
-from privatile.federation.coordinator.journal import Uncounted
-from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
+from privatile.federation.coordinator.intake import MOST_OFFENCES
+from privatile.federation.coordinator.journal import ROWS_PER_CLIENT, Uncounted
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.serve import OpenRun
-from privatile.federation.wire.messages import (
+from privatile.federation.operations.serve import OpenRun
+from privatile.federation.wire import (
     LARGEST_ANSWER,
     AnswerMessage,
     Hello,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privatile.federation.record import release, verify_record
-from privatile.federation.setup.directory import revoke
+from privatile.federation.setup.folder import revoke
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 ROUNDS = 5

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from privatile.core.messages import Question
-from privatile.federation.record.checks import Checks
-from privatile.federation.record.silence import flag_ledger_gaps
-from privatile.federation.record.transcript import Exchange, Exchanges
-from privatile.federation.wire.messages import Link
+from privatile.federation.record.record import Exchange, Exchanges
+from privatile.federation.record.verify import Checks, flag_ledger_gaps
+from privatile.federation.wire import Link
 
 
 def flagged(sequences: dict[int, int]) -> list[str]:

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
+from privatile.federation.keys import KeyPair
+from privatile.federation.operations.status import run_results
 from privatile.federation.record import canonical, read_record, release, verify_record, write_record
-from privatile.federation.run.status import run_results
 from privatile.federation.site.limits import check_questions
-from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import (
+from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
+from privatile.federation.wire import (
     LARGEST_ANSWER,
     LARGEST_ASK,
     MOST_LEVELS,

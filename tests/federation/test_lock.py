@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.run import lock
-from privatile.server.folder import is_held, running_process, try_lock
+from privatile.run import locks
+from privatile.run.tables import is_held, running_process, try_lock
 
 
 def test_a_file_that_was_removed_while_it_was_opened_is_no_lock(
@@ -26,11 +26,11 @@ def test_a_file_that_was_removed_while_it_was_opened_is_no_lock(
         taken.append(handle)
         return try_lock(handle)
 
-    monkeypatch.setattr(lock, "try_lock", removed_first)
-    with lock.lock_folder(path):
+    monkeypatch.setattr(locks, "try_lock", removed_first)
+    with locks.lock_folder(path):
         assert len(taken) == 2
         assert running_process(path) == os.getpid()
-        with pytest.raises(InputError, match="already running"), lock.lock_folder(path):
+        with pytest.raises(InputError, match="already running"), locks.lock_folder(path):
             pass
     assert running_process(path) is None
 
@@ -50,7 +50,7 @@ def test_who_only_looks_is_taken_for_a_holder_by_nobody(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=look_away)
     thread.start()
-    with lock.lock_folder(path):
+    with locks.lock_folder(path):
         assert is_held(path)
         assert running_process(path) == os.getpid()
     thread.join()

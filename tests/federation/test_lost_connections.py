@@ -15,8 +15,8 @@ from typing import Any
 import nats
 import pytest
 
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import MOST_CAUSES, Connection, connected
+from privatile.federation import wire
+from privatile.federation.connection import MOST_CAUSES, Connection, connected
 from tests.federation.test_journal import Table
 
 DEADLINE = 30.0
@@ -120,13 +120,13 @@ class Broker:
     async def publish(self, subject: str, payload: bytes) -> None:
         federation = self.table.federation
         identity = federation.study.identity
-        if subject != subjects.hello_subject(identity, "site0"):
+        if subject != wire.hello_subject(identity, "site0"):
             self.answers.append(payload)
             return
         greeting = self.table.service._intake.greet("site0", payload, 0, secrets.token_hex(16))
         assert greeting is not None
         welcome = greeting.welcome.pack(federation.directory.key())
-        await self._heard[subjects.welcome_subject(identity, "site0")](SimpleNamespace(data=welcome))
+        await self._heard[wire.welcome_subject(identity, "site0")](SimpleNamespace(data=welcome))
 
 
 @pytest.mark.parametrize("keeps", [False, True])

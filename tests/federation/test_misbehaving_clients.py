@@ -14,12 +14,12 @@ import pytest
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
-from privatile.federation.run.serve import OpenRun
+from privatile.federation import wire as wire
+from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire.messages import AskMessage, Link
+from privatile.federation.wire import AskMessage, Link
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.played import Wire
 
@@ -85,7 +85,7 @@ def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_read
                     await asyncio.wait_for(liar.run(), PATIENCE)
                 await until(lambda: "quarantined: site1" in (coordinator.health()[1]["paused"] or ""))
                 lying = False
-                from privatile.federation.coordinator.control import Control
+                from privatile.federation.coordinator.service import Control
 
                 Control(federation.directory.path / "control").request("readmit", "site1")
                 await until(lambda: not coordinator._intake.quarantined)

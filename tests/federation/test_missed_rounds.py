@@ -20,17 +20,16 @@ import pytest
 
 import privatile
 from privatile.errors import StoreError
-from privatile.federation.coordinator.answer_intake import Accepted, AnswerIntake, LateLink
-from privatile.federation.record.checks import Checks
+from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.operations.serve import roster_signers
 from privatile.federation.record.countersignature import CountersignRefused
-from privatile.federation.record.document import release
-from privatile.federation.record.verification import verify_record
-from privatile.federation.run.serve import roster_signers
+from privatile.federation.record.record import release
+from privatile.federation.record.verify import Checks, verify_record
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import AskMessage, Link
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import AskMessage, Link
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study
 from tests.federation.played import Wire
 
@@ -218,7 +217,7 @@ def test_a_file_that_gives_back_what_nobody_missed_does_not_replay(tmp_path: Pat
 SCRIPT = r"""
 import os, signal, sys
 import numpy as np, privatile
-from privatile.server.coordinator import Coordinator
+from privatile.run.coordinator import Coordinator
 accept, calls = Coordinator.accept, []
 def killed(*given):
     calls.append(1)

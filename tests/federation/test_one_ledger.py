@@ -10,21 +10,21 @@ import pytest
 from click.testing import CliRunner, Result
 
 import privatile
-from privatile.api.folders import ledger_path, state_folder
+from privatile.api.local_run import ledger_path, state_folder
 from privatile.cli import main
+from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.statement import statement
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
-from privatile.federation.run.join import JoinOptions, prepare_client
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import initialize
+from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.setup.folder import initialize
 from privatile.federation.setup.invitation import read_invitation
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import find_site
 from privatile.federation.site.limits import read_limits
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement
+from privatile.federation.study import ClientAgreement
 from tests.federation.kit import make_study
 
 PEOPLE = 100

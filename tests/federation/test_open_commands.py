@@ -11,12 +11,11 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.coordinator.control import Control
-from privatile.federation.run.status import read_status
-from privatile.federation.setup.directory import Directory, add_client
-from privatile.federation.study.arrivals import Arrivals
-from privatile.federation.study.study import FederationStudy, load_study, study_toml
-from privatile.server.alarms import GONE, read_alarms
+from privatile.federation.coordinator.service import Control
+from privatile.federation.operations.status import read_status
+from privatile.federation.setup.folder import Directory, add_client
+from privatile.federation.study import Arrivals, FederationStudy, load_study, study_toml
+from privatile.run.state import GONE, read_alarms
 from tests.federation.kit import Federation, make_study
 from tests.federation.open_kit import DAY, OpenFederation, make_open_study
 

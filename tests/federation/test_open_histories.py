@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from privatile.client.ledger.accounts import Account
-from privatile.client.ledger.key_files import default_person_key
-from privatile.client.ledger.keys import PersonKey
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, read_message
+from privatile.client.ledger.account import Account
+from privatile.client.ledger.integrity import PersonKey, default_person_key
+from privatile.federation.wire import AnswerMessage, AskMessage, read_message
 from tests.federation.open_kit import OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from privatile import estimate
-from privatile.client.ledger.accounts import Account
+from privatile.client.ledger.account import Account
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
-from privatile.federation.site.open_responder import OpenSiteResponder
-from privatile.federation.wire.messages import AnswerMessage, read_message
+from privatile.federation.site.responder import OpenSiteResponder
+from privatile.federation.wire import AnswerMessage, read_message
 from tests.federation.open_kit import DAY, OpenFederation, make_open_study, people, spent
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent

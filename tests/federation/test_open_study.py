@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.coordinator.rounds import rounds_of
+from privatile.federation.coordinator.service import rounds_of
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.document import sign, transcript_digest
-from privatile.federation.study.arrivals import Arrivals
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, LevelCount, read_message
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.record.record import sign, transcript_digest
+from privatile.federation.study import Arrivals
+from privatile.federation.wire import AnswerMessage, AskMessage, LevelCount, read_message
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import PATIENCE
 from tests.federation.open_kit import DAY, OneCoin, OpenFederation, make_open_study, people, spent
 
@@ -202,7 +202,7 @@ def test_lengths_are_signed_and_bounded(federation: OpenFederation) -> None:
 def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = OpenFederation(tmp_path, make_open_study(deadline=100.0, end_date="2100-01-01"))
     now = time.time()
-    monkeypatch.setattr("privatile.federation.coordinator.rounds.time.time", lambda: now)
+    monkeypatch.setattr("privatile.federation.coordinator.service.time.time", lambda: now)
     for name in federation.study.clients:
         federation.start(name)
     asked = federation.open_round()
@@ -248,7 +248,7 @@ def test_an_answer_under_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.M
     """The number is reached by one site: the other has drawn its coins, and its answer counts."""
     federation = OpenFederation(tmp_path, make_open_study(end_answers=5))
     now = time.time()
-    monkeypatch.setattr("privatile.federation.coordinator.rounds.time.time", lambda: now)
+    monkeypatch.setattr("privatile.federation.coordinator.service.time.time", lambda: now)
     for name in federation.study.clients:
         federation.arrive(name, people(name, 40))
         federation.start(name)

@@ -13,7 +13,7 @@ from privatile.errors import StoreError
 from privatile.federation.site import service as service_module
 from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, AskMessage, read_message
+from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, read_message
 from tests.federation.kit import Federation, make_study
 from tests.federation.open_kit import OpenFederation, make_open_study, people
 from tests.federation.played import Wire

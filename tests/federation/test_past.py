@@ -9,21 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.client.coins import OperatingSystemCoins
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.restores import mark_restored
-from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.ledger.restore import mark_restored
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError, SiteRefusal
-from privatile.federation.coordinator.answer_intake import AnswerIntake
+from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import AnswerMessage, Hello, Link, Welcome, question_digest
+from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome, question_digest
 from tests.federation.kit import Federation, make_study
 from tests.marks import forget_marks
 

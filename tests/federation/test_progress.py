@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.coordinator.measures import Measures
-from privatile.federation.progress import Progress
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.coordinator.service import Measures
+from privatile.federation.monitoring import Progress
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import make_study
 
 

@@ -12,7 +12,7 @@ import pytest
 from privatile.errors import BrokerError, StoreError
 from privatile.federation.coordinator import service as service_module
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.study.study import ClientAgreement
+from privatile.federation.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study
 
 pytestmark = pytest.mark.network

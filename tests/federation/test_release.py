@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
+from privatile.federation.keys import KeyPair
 from privatile.federation.record import (
     canonical,
     read_record,
@@ -24,12 +25,11 @@ from privatile.federation.record import (
     write_record,
 )
 from privatile.federation.record.countersignature import countersign
-from privatile.federation.record.document import SOFTWARE
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.record.record import SOFTWARE
 from privatile.result.caveats import CENTRAL, unweighted
-from privatile.server.coordinator import Coordinator
-from privatile.server.program import hash_sources
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
+from privatile.run.tables import hash_sources
 from tests.federation.kit import Federation, make_study
 from tests.federation.mutations import with_a_key_twice
 

@@ -16,20 +16,19 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli.ledger import ledger as ledger_command
-from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.ledger_file import BUSY_SECONDS
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.ledger.statement import statement
-from privatile.client.sources.opening import open_source
+from privatile.client.ledger.account import SpendingRules
+from privatile.client.ledger.datasets import statement
+from privatile.client.ledger.ledger import BUSY_SECONDS, Ledger
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
-from privatile.federation.coordinator.control import Control
-from privatile.federation.run.join import JoinOptions, prepare_client
-from privatile.federation.run.status import read_status
-from privatile.federation.setup.directory import add_client
+from privatile.federation.coordinator.service import Control
+from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.operations.status import read_status
+from privatile.federation.setup.folder import add_client
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService
-from privatile.federation.study.study import ClientAgreement
+from privatile.federation.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

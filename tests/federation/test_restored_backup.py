@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
-from privatile.federation.run.backup import back_up
+from privatile.federation.operations.commands import back_up
 
 
 def call(*arguments: str) -> tuple[int, str]:

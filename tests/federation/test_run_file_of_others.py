@@ -14,10 +14,10 @@ import pytest
 
 from privatile.errors import StoreError
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.document import canonical, sign
-from privatile.federation.setup.directory import Directory
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.record.record import canonical, sign
+from privatile.federation.setup.folder import Directory
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation
 from tests.federation.played import make, play
 

@@ -17,13 +17,13 @@ import pytest
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import BrokerError
-from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.coordinator.control import Control
+from privatile.federation import wire
+from privatile.federation.connection import Connection, Msg, connected
+from privatile.federation.coordinator.intake import AnswerIntake
+from privatile.federation.coordinator.service import Control
+from privatile.federation.keys import KeyPair
 from privatile.federation.setup.certificates import issue_broker, make_authority
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Connection, Msg, connected
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Hello, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, question_digest
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
@@ -92,7 +92,7 @@ def test_expired_certificate_and_a_clock_an_hour_off(
                     pass
 
     asyncio.run(scene())
-    from privatile.federation.setup.directory import renew
+    from privatile.federation.setup.folder import renew
 
     renew(directory)
     run = asyncio.run(federation.run())  # the run can go on after the renewal
@@ -126,32 +126,32 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
             coordinator_key = federation.directory.key()
             async with connect_as(federation, "coordinator", coordinator_key) as coordinator:
                 js = coordinator.nc.jetstream()
-                await js.add_stream(name=subjects.ask_stream(identity), subjects=[subjects.ask_subject(identity)])
-                await coordinator.nc.subscribe(subjects.answer_subject(identity, "*"), cb=note)
-                await coordinator.nc.subscribe(subjects.hello_subject(identity, "*"), cb=note)
+                await js.add_stream(name=wire.ask_stream(identity), subjects=[wire.ask_subject(identity)])
+                await coordinator.nc.subscribe(wire.answer_subject(identity, "*"), cb=note)
+                await coordinator.nc.subscribe(wire.hello_subject(identity, "*"), cb=note)
                 async with connect_as(federation, "site0") as mallory:
                     for subject in (
-                        subjects.answer_subject(identity, "site1"),
-                        subjects.hello_subject(identity, "site1"),
-                        subjects.ask_subject(identity),
-                        subjects.welcome_subject(identity, "site1"),
+                        wire.answer_subject(identity, "site1"),
+                        wire.hello_subject(identity, "site1"),
+                        wire.ask_subject(identity),
+                        wire.welcome_subject(identity, "site1"),
                         "_INBOX_site1.x",
-                        "$JS.API.STREAM.DELETE." + subjects.ask_stream(identity),
-                        "$JS.API.STREAM.PURGE." + subjects.ask_stream(identity),
-                        "$JS.API.STREAM.INFO." + subjects.answer_stream(identity),
+                        "$JS.API.STREAM.DELETE." + wire.ask_stream(identity),
+                        "$JS.API.STREAM.PURGE." + wire.ask_stream(identity),
+                        "$JS.API.STREAM.INFO." + wire.answer_stream(identity),
                         "$JS.API.DIRECT.GET."
-                        + subjects.answer_stream(identity)
+                        + wire.answer_stream(identity)
                         + "."
-                        + subjects.answer_subject(identity, "site1"),
-                        "$JS.API.CONSUMER.CREATE." + subjects.answer_stream(identity),
+                        + wire.answer_subject(identity, "site1"),
+                        "$JS.API.CONSUMER.CREATE." + wire.answer_stream(identity),
                         "$SYS.REQ.USER.INFO",
                     ):
                         await mallory.nc.publish(subject, b"forged")
                     for subject in (
-                        subjects.answer_subject(identity, "site1"),
-                        subjects.answer_subject(identity, "*"),
-                        subjects.hello_subject(identity, "site1"),
-                        subjects.welcome_subject(identity, "site1"),
+                        wire.answer_subject(identity, "site1"),
+                        wire.answer_subject(identity, "*"),
+                        wire.hello_subject(identity, "site1"),
+                        wire.welcome_subject(identity, "site1"),
                         f"privatile.{identity}.>",
                         "_INBOX_site1.>",
                         "_INBOX_coordinator.>",
@@ -161,10 +161,10 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
                         await mallory.nc.subscribe(subject, cb=note)
                     await mallory.nc.flush()
                     async with connect_as(federation, "site1") as other:
-                        await other.nc.publish(subjects.answer_subject(identity, "site1"), b"an answer")
+                        await other.nc.publish(wire.answer_subject(identity, "site1"), b"an answer")
                         await other.nc.flush()
                     await coordinator.nc.flush()
-                    await mallory.nc.publish(subjects.hello_subject(identity, "site0"), b"allowed")
+                    await mallory.nc.publish(wire.hello_subject(identity, "site0"), b"allowed")
                     await mallory.nc.flush()
                     await coordinator.nc.flush()
                     await until(lambda: len(heard) >= 2 and len(mallory.complaints) >= 20)
@@ -175,9 +175,7 @@ def test_one_client_cannot_speak_or_listen_for_another(tmp_path: Path) -> None:
         raise AssertionError
 
     mallory = asyncio.run(scene())
-    assert sorted(heard) == sorted(
-        [subjects.answer_subject(identity, "site1"), subjects.hello_subject(identity, "site0")]
-    )
+    assert sorted(heard) == sorted([wire.answer_subject(identity, "site1"), wire.hello_subject(identity, "site0")])
     assert len([text for text in mallory.complaints if "publish" in text.lower()]) == 11
     assert len([text for text in mallory.complaints if "subscription" in text.lower()]) == 9
 
@@ -257,11 +255,11 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
                 hello = Hello(study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None)
                 async with connect_as(federation, "site1") as mallory:
                     for number in range(4_000):
-                        subject = subjects.answer_subject if number % 2 else subjects.hello_subject
+                        subject = wire.answer_subject if number % 2 else wire.hello_subject
                         sample = (answer if number % 2 else hello).pack(key)
                         await mallory.nc.publish(subject(identity, "site1"), hostile(rng, sample, key))
                     with pytest.raises(Exception, match="maximum payload"):
-                        await mallory.nc.publish(subjects.answer_subject(identity, "site1"), b"x" * (3 << 20))
+                        await mallory.nc.publish(wire.answer_subject(identity, "site1"), b"x" * (3 << 20))
                     await mallory.nc.flush()
 
                     def got() -> float:

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 from privatile.api.local_run import ask_rounds
-from privatile.client.coins import SeededCoins
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.randomizer import SeededCoins
+from privatile.client.sources.databases import open_source
 from privatile.errors import RunPaused
 from privatile.federation.coordinator.service import CoordinatorService
-from privatile.federation.run.serve import OpenRun
+from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.responder import open_responder
-from privatile.federation.study.study import ClientAgreement
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.study import ClientAgreement
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.test_misbehaving_clients import twisted
 from tests.marks import forget_marks
@@ -246,8 +246,8 @@ def test_a_coordinator_that_is_stopped_and_started_continues_the_same_run(tmp_pa
 
 def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=20_000, length=1))
-    from privatile.federation.run.requests import abort_run
-    from privatile.federation.run.status import read_status
+    from privatile.federation.operations.commands import abort_run
+    from privatile.federation.operations.status import read_status
 
     async def scene() -> None:
         async with federation.running_broker():
@@ -256,7 +256,7 @@ def test_abort_reaches_the_clients_and_stays(tmp_path: Path) -> None:
             async with tasks(federation.client("site0").run(), federation.client("site1").run()) as clients:
                 work = asyncio.ensure_future(coordinator.run())
                 await until(lambda: run.coordinator.done >= 3)
-                from privatile.federation.coordinator.control import Control
+                from privatile.federation.coordinator.service import Control
 
                 Control(federation.directory.path / "control").request("abort")
                 assert await asyncio.wait_for(work, PATIENCE) == "aborted"

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.errors import InputError
+from privatile.federation.operations.status import read_status
 from privatile.federation.record import release, verify_record, write_record
-from privatile.federation.record.document import read_record
-from privatile.federation.run.status import read_status
+from privatile.federation.record.record import read_record
 from privatile.federation.setup.invitation import Invitation, read_invitation
-from privatile.federation.study.study import ClientAgreement
+from privatile.federation.study import ClientAgreement
 from tests.federation.kit import Federation, make_study
 from tests.federation.test_release import sign_again
 

@@ -11,19 +11,18 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.decoding import BrokenRules
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, DataError, InputError, SiteRefusal
+from privatile.federation.keys import KeyPair
 from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.responder import SiteResponder, given_answers, open_responder
-from privatile.federation.study.study import ClientAgreement, FederationStudy, load_study, study_toml
-from privatile.federation.study.weight_classes import name_in_ledger
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.study import ClientAgreement, FederationStudy, load_study, name_in_ledger, study_toml
 from tests.federation.kit import make_study
 
 

@@ -23,27 +23,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatile.client.coins import OperatingSystemCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.datasets import statement
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.statement import statement
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
 from privatile.client.sources import files
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Answer, Question
 from privatile.errors import PrivatileError
-from privatile.federation.coordinator.answer_intake import Accepted
+from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.coordinator.journal import Journal
+from privatile.federation.keys import KeyPair
 from privatile.federation.record import read_record, release, verify_record, write_record
 from privatile.federation.record.countersignature import body_digest
-from privatile.federation.record.document import sign
+from privatile.federation.record.record import sign
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.limits import read_limits
-from privatile.federation.study.study import load_study, study_toml
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import (
+from privatile.federation.study import load_study, study_toml
+from privatile.federation.wire import (
     LARGEST_ASK,
     AnswerMessage,
     AskMessage,
@@ -55,8 +55,8 @@ from privatile.federation.wire.messages import (
     read_message,
 )
 from privatile.planning.options import Options, read_options
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from privatile.simulation.experiment import read_experiment
 from tests.federation.kit import Federation, make_study
 from tests.fuzz.mutate import damage_sqlite, damaged_bytes, damaged_csv, damaged_json, damaged_toml

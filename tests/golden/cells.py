@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from privatile.paper.published import TABLES, paper_experiment
+from privatile.paper.tables import TABLES, paper_experiment
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import run_cell
 from privatile.simulation.experiment import Protocol

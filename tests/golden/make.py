@@ -29,16 +29,14 @@ from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
 from privatile.core.messages import Answer
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.federation.coordinator.answer_intake import Accepted
+from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.record import release, verify_record
-from privatile.federation.study.study import ClientAgreement
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link, question_digest
-from privatile.paper.published import paper_experiment
-from privatile.paper.tables import compare
-from privatile.simulation.displayed_intervals import displayed_intervals
+from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.paper.tables import compare, paper_experiment
+from privatile.simulation.default_design import displayed_intervals
 from privatile.simulation.experiment import Protocol
-from privatile.simulation.runner import run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.runner import ExperimentStore, run_experiment
 from tests.federation.kit import Federation, make_study
 
 VALUES = Path(__file__).with_name("values.json")

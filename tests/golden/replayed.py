@@ -12,14 +12,13 @@ from typing import Any, NamedTuple
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, working_range
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.ending import End
+from privatile.estimator.open_ended import End
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.result.rearrangement import rearranged
 from privatile.result.result import QuantileResult
-from privatile.result.summary import summarize
-from privatile.server.coordinator import Track
-from privatile.server.periods import with_times
+from privatile.result.summary import rearranged, summarize
+from privatile.run.coordinator import Track
+from privatile.run.periods import with_times
 
 Told = Mapping[str, Any]
 OPTIONS = ("rounds", "values", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")

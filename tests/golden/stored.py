@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import privatile
 from privatile.cli import main as command
 from privatile.federation.record import release, write_record
-from privatile.survey.codes import read_codes
+from privatile.survey.folder import read_codes
 from tests.cli.test_refusals import TINY
 from tests.federation.played import make as make_federation
 from tests.federation.played import play

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import PrivatileError
+from privatile.federation.operations.folders import open_folder
 from privatile.federation.record import read_record, verify_record
-from privatile.federation.run.folders import open_folder
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
-from privatile.report.group_reading import read_groups
+from privatile.report.groups import read_groups
 from privatile.report.view import read_results, read_view
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import verify_survey_record

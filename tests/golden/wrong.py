@@ -14,7 +14,7 @@ import numpy as np
 
 import privatile
 from privatile.core.messages import Answer, Question
-from privatile.server.program import program
+from privatile.run.tables import program
 
 PEOPLE = {"north": np.linspace(30.0, 70.0, 400), "south": np.linspace(40.0, 80.0, 200)}
 

@@ -10,7 +10,7 @@ from scipy import special
 
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates
-from privatile.estimator.open_candidates import OpenCandidates
+from privatile.estimator.open_ended import OpenCandidates
 from privatile.inference.any_shape import EARLY, AnyShape, exact_scores
 
 

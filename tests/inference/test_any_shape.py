@@ -12,14 +12,13 @@ from studies.any_shape.worst import cell_of
 
 from privatile.core.arrays import Floats
 from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
-from privatile.estimator.run_rows import take_rows
+from privatile.estimator.window import take_rows
 from privatile.inference.any_shape import AnyShape, accepted_at, critical_values, ends_of
+from privatile.inference.choice import any_shape_inference
 from privatile.inference.inference import SMALLEST_P
-from privatile.inference.readings import any_shape_inference
-from privatile.laws.normal import one_sided_z
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.laws.ratio import one_sided_z
+from privatile.simulation.default_design import AutoCell, straddle
 from privatile.simulation.populations import Normal
-from privatile.simulation.straddled_simulation import straddle
 from tests.inference.any_shape_p_values import candidate_p_values, p_value
 
 RUNS = 8_000
@@ -180,7 +179,7 @@ def test_a_flat_stretch_beside_an_atom_is_crossed(monkeypatch: pytest.MonkeyPatc
         return float(np.isfinite(high - low).mean())
 
     assert bounded() >= 0.9
-    monkeypatch.setattr("privatile.estimator.straddle_placement.BESIDE_ATOM", (0,) * 7)
+    monkeypatch.setattr("privatile.estimator.straddle.BESIDE_ATOM", (0,) * 7)
     assert bounded() <= 0.6
 
 

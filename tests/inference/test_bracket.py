@@ -9,9 +9,9 @@ from studies.any_shape.cells import HARD, RATE, make_cell
 from studies.any_shape.stopped import looks
 
 from privatile.core.arrays import Floats
-from privatile.inference.bracket import Bracket
+from privatile.inference.any_shape import Bracket
 from privatile.inference.choice import anytime_inference, beside_anytime
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell
 
 ROUNDS = 200
 

@@ -9,11 +9,17 @@ import pytest
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.estimator.ending import round_length
-from privatile.estimator.open_end import SEARCH, OpenEndPolicy
-from privatile.inference.change import Change, change, change_in, least_falling_sum, shares
-from privatile.inference.influence import bit_influences, largest_influences
-from privatile.inference.series import series
+from privatile.estimator.open_ended import SEARCH, OpenEndPolicy, round_length
+from privatile.inference.series import (
+    Change,
+    bit_influences,
+    change,
+    change_in,
+    largest_influences,
+    least_falling_sum,
+    series,
+    shares,
+)
 from privatile.inference.trajectory import ClientAnswers
 from privatile.simulation.populations import Normal
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from privatile.inference.curve import DRIFT_BIAS, CurveFit, fit_curve
-from privatile.laws.fieller import FiellerLaw, fieller_reach
+from privatile.laws.ratio import FiellerLaw, fieller_reach
 
 
 def logistic(x: np.ndarray) -> np.ndarray:

@@ -8,11 +8,9 @@ import pytest
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
 from privatile.errors import InputError
-from privatile.estimator.averaging import normalizer, normalizer_of
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import RoundState, TablePlan
+from privatile.estimator.plan import RoundState, TablePlan, begin, normalizer, normalizer_of, step
 from privatile.estimator.schedule import DecayingStep
-from privatile.estimator.step import begin, step
 from privatile.inference.self_normalized import averaged_path, endpoint_variance, self_normalized
 from privatile.inference.trajectory import Trajectory, slope
 from privatile.laws.critical import critical_value

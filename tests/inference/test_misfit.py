@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from privatile.api.estimate import estimate
-from privatile.inference.bracket import Bracket
+from privatile.inference.any_shape import Bracket
 from privatile.inference.curve import LARGEST_MISFIT
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
-from privatile.simulation.displayed_intervals import displayed_intervals, evidence_of
+from privatile.simulation.default_design import AutoCell, AutoRuns, displayed_intervals, evidence_of, simulate
 from privatile.simulation.populations import Normal, Population
 
 

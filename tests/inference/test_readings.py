@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from studies.any_shape.laws import Steps
 
-from privatile.estimator.plan import RoundState
-from privatile.estimator.step import begin, step
-from privatile.inference.readings import Readings, known_end, readings
+from privatile.estimator.plan import RoundState, begin, step
+from privatile.inference.choice import Readings, known_end, readings
 from privatile.inference.trajectory import Trajectory
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell, straddle
 from privatile.simulation.populations import Normal, Population
-from privatile.simulation.straddled_simulation import straddle
 from tests.estimator.test_straddle_plan import HEAPED, plan_of, run_of
 
 

@@ -11,16 +11,14 @@ from studies.any_shape.laws import Steps
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.estimator.open_end import OpenEnd, OpenEndPolicy
-from privatile.inference.any_shape import CHECKED_AT, ends_of
+from privatile.estimator.open_ended import OpenEnd, OpenEndPolicy
+from privatile.inference.any_shape import CHECKED_AT, Grid, ends_of
+from privatile.inference.choice import known_end, reason_against
 from privatile.inference.curve import fit_curve
-from privatile.inference.grid_values import Grid
-from privatile.inference.readings import known_end, reason_against
-from privatile.inference.smooth_reading import OPEN_BEND_DOUBT, PLACED, SmoothFits, fit_smooth, placement_factor
-from privatile.laws.fieller import FiellerLaw
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.inference.smooth import OPEN_BEND_DOUBT, PLACED, SmoothFits, fit_smooth, placement_factor
+from privatile.laws.ratio import FiellerLaw
+from privatile.simulation.default_design import AutoCell, straddle
 from privatile.simulation.populations import Normal, Population
-from privatile.simulation.straddled_simulation import straddle
 
 RATE = math.tanh(0.5)
 

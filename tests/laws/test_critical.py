@@ -13,7 +13,7 @@ from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.brownian import brownian_law
 from privatile.laws.critical import clock_increments, critical_value, statistic_law
-from privatile.laws.ratio_law import RatioLaw, from_covariance
+from privatile.laws.ratio import RatioLaw, from_covariance
 
 
 def five_after_warm_up(records: int) -> Floats:

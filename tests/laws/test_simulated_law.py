@@ -11,7 +11,7 @@ import pytest
 
 from privatile.core.arrays import Floats
 from privatile.laws.critical import clock_increments, critical_value, statistic_law
-from privatile.laws.simulated_law import SimulatedLaw, draw_paths, path_grid, simulated_law
+from privatile.laws.simulated import SimulatedLaw, draw_paths, path_grid, simulated_law
 
 Simulated = Literal["l1", "sup"]
 BOTH: tuple[Simulated, ...] = ("l1", "sup")

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from privatile.api.local_run import LocalRun
-from privatile.client.ledger.accounts import Account
+from privatile.client.ledger.account import Account, SpendingRules
+from privatile.client.ledger.integrity import Mark
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.lifetime_budgets import LifetimeBudgets
-from privatile.client.ledger.marks import Mark
-from privatile.client.ledger.spending_rules import SpendingRules
+from privatile.client.ledger.people import LifetimeBudgets
 from privatile.client.responder import Responder
 from privatile.errors import LedgerError
 from tests.model import world as model

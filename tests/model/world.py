@@ -22,18 +22,18 @@ from unittest.mock import patch
 import numpy as np
 
 from privatile.api import local_run
-from privatile.client.ledger import ledger_file
+from privatile.client.ledger import ledger as ledger_file
+from privatile.client.ledger.account import release_run
+from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.reservations import release_run
-from privatile.client.ledger.restores import mark_restored
-from privatile.client.ledger.statement import statement
+from privatile.client.ledger.restore import mark_restored
 from privatile.client.randomizer import Randomizer
 from privatile.client.responder import answer_all
 from privatile.errors import PrivatileError
 from privatile.planning.options import Options
-from privatile.server import run_tables
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.run import tables
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 
 EPSILON = 1.0
 ROUNDING = 1e-6
@@ -297,7 +297,7 @@ class World:
             patch.object(local_run, "RunReporter", lambda *parts: None),
             # Whether files are damaged is not the question here, and takes a tenth of the time.
             patch.object(ledger_file, "wrong_column", lambda *parts: None),
-            patch.object(run_tables, "wrong_column", lambda *parts: None),
+            patch.object(tables, "wrong_column", lambda *parts: None),
         ):
             yield
 

@@ -17,17 +17,17 @@ from tests.named_faults import Seams, fault
 Function = Callable[..., Any]
 Hit = Callable[[], None]
 
-ACCOUNT = "privatile.client.ledger.accounts:Account"
-BUDGETS = "privatile.client.ledger.lifetime_budgets:LifetimeBudgets"
-COINS = "privatile.client.coins:OperatingSystemCoins.draw"
+ACCOUNT = "privatile.client.ledger.account:Account"
+BUDGETS = "privatile.client.ledger.people:LifetimeBudgets"
+COINS = "privatile.client.randomizer:OperatingSystemCoins.draw"
 DATASETS = "privatile.client.ledger.datasets"
-KEYS = "privatile.client.ledger.key_files"
+KEYS = "privatile.client.ledger.integrity"
 LEDGER = "privatile.client.ledger.ledger:Ledger"
-LIMIT = "privatile.client.ledger.spending_rules:SpendingRules.lifetime_limit"
-MARK = "privatile.client.ledger.marks:Mark"
+LIMIT = "privatile.client.ledger.account:SpendingRules.lifetime_limit"
+MARK = "privatile.client.ledger.integrity:Mark"
 MECHANISM = "privatile.core.mechanism:RandomizedResponse"
 RESPONDER = "privatile.client.responder:Responder"
-TAGS = "privatile.client.order.keystream:words_at"
+TAGS = "privatile.client.order.tags:words_at"
 
 
 def without_limit_in(seams: Seams, target: str, when: Function = lambda *arguments: True) -> None:
@@ -74,7 +74,7 @@ def the_operating_systems_coins_come_again(seams: Seams) -> None:
 
 @fault("tests/api/test_randomness.py::test_no_variable_changes_where_coins_come_from")
 def coins_of_a_real_run_come_from_a_seed(seams: Seams) -> None:
-    from privatile.client.coins import SeededCoins
+    from privatile.client.randomizer import SeededCoins
 
     def make(original: Function, hit: Hit) -> Function:
         def opened(data: Any, options: Any, rng: Any = None) -> Any:
@@ -125,7 +125,7 @@ def records_without_a_value_answer_though_they_are_dropped(seams: Seams) -> None
 
         return blocks
 
-    seams.replace("privatile.client.order.column:ShuffledColumn.blocks", make)
+    seams.replace("privatile.client.order.shuffle:ShuffledColumn.blocks", make)
 
 
 # -- one count per question, durable first -----------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def a_cohort_begins_with_the_last_record_of_the_one_before(seams: Seams) -> None
 
         return blocks
 
-    seams.replace("privatile.client.order.column:ShuffledColumn.blocks", make)
+    seams.replace("privatile.client.order.shuffle:ShuffledColumn.blocks", make)
 
 
 @fault("tests/client/test_accounts.py::test_spending_again_adds_up")
@@ -405,7 +405,7 @@ def a_release_gives_back_what_was_asked(seams: Seams) -> None:
 
         return release
 
-    seams.replace("privatile.client.ledger.reservations:release", make)
+    seams.replace("privatile.client.ledger.account:release", make)
 
 
 @fault("tests/client/test_reserve.py::test_a_release_stops_where_a_later_run_stands")
@@ -425,7 +425,7 @@ def a_release_forgets_that_a_later_run_has_answered(seams: Seams) -> None:
 
         return release
 
-    seams.replace("privatile.client.ledger.reservations:release", make)
+    seams.replace("privatile.client.ledger.account:release", make)
 
 
 @fault("tests/client/test_reserve.py::test_a_release_is_noted_beside_the_key_before_it_is_committed")
@@ -473,7 +473,7 @@ def each_client_reserves_in_a_transaction_of_its_own(seams: Seams) -> None:
 def other_content_is_admitted(seams: Seams) -> None:
     from privatile.errors import OtherContent
 
-    seams.forgive("privatile.client.ledger.admission:admit", OtherContent)
+    seams.forgive("privatile.client.ledger.account:admit", OtherContent)
 
 
 @fault("tests/client/test_accounts.py::test_a_resumed_run_needs_the_same_content")
@@ -639,13 +639,13 @@ def who_of_a_class_takes_part_is_drawn_anew(seams: Seams) -> None:
 
         return takes_part
 
-    seams.replace("privatile.client.order.weight_classes:takes_part", make)
+    seams.replace("privatile.client.order.weights:takes_part", make)
 
 
 @fault("tests/client/test_weight_classes.py::test_a_record_takes_part_in_proportion_to_its_weight")
 def everybody_of_a_class_takes_part(seams: Seams) -> None:
     seams.change(
-        "privatile.client.order.weight_classes:takes_part",
+        "privatile.client.order.weights:takes_part",
         lambda chosen, weights, high, draws: np.ones(len(draws), dtype=np.bool_),
     )
 
@@ -664,7 +664,7 @@ def an_error_shows_a_weight(seams: Seams) -> None:
 
         return checked
 
-    seams.replace("privatile.client.order.weight_classes:checked_weights", make)
+    seams.replace("privatile.client.order.weights:checked_weights", make)
 
 
 # -- what was spent ----------------------------------------------------------------------------------------------------
@@ -767,7 +767,7 @@ def the_limit_is_not_checked_where_missing_values_are_dropped(seams: Seams) -> N
 def what_another_process_has_entered_is_not_seen(seams: Seams) -> None:
     known: dict[int, float] = {}
     seams.change(
-        "privatile.client.ledger.record_limits:RecordLimit.spent_elsewhere",
+        "privatile.client.ledger.account:RecordLimit.spent_elsewhere",
         lambda spent, limit: known.setdefault(id(limit), spent),
     )
 
@@ -796,7 +796,7 @@ def a_count_is_repeated_though_its_link_is_broken(seams: Seams) -> None:
 def a_broken_seal_is_passed_over(seams: Seams) -> None:
     from privatile.errors import LedgerError
 
-    seams.forgive("privatile.client.ledger.seal:Seal.check", LedgerError)
+    seams.forgive("privatile.client.ledger.integrity:Seal.check", LedgerError)
 
 
 @fault("tests/client/test_seal.py::test_the_state_of_an_older_copy_cannot_be_put_into_a_newer_ledger")
@@ -810,7 +810,7 @@ def the_seal_does_not_cover_the_last_entry(seams: Seams) -> None:
 
         return expected
 
-    seams.replace("privatile.client.ledger.seal:Seal._expected", make)
+    seams.replace("privatile.client.ledger.integrity:Seal._expected", make)
 
 
 @fault("tests/client/test_edited_files.py::test_people_removed_from_the_index_are_found_before_they_answer")
@@ -824,7 +824,7 @@ def the_index_of_people_is_not_compared(seams: Seams) -> None:
 def pages_of_the_ledger_are_not_compared(seams: Seams) -> None:
     from privatile.errors import LedgerError
 
-    seams.forgive("privatile.client.ledger.ledger_file:check_pages", LedgerError)
+    seams.forgive("privatile.client.ledger.ledger:check_pages", LedgerError)
 
 
 @fault("tests/client/test_ledger.py::test_two_copies_in_use_are_noticed")
@@ -855,7 +855,7 @@ def a_run_goes_on_with_a_ledger_that_lacks_what_it_asked(seams: Seams) -> None:
     from privatile.errors import LedgerError
 
     for name in ("check_past", "check_begun", "check_link"):
-        seams.forgive(f"privatile.client.ledger.past:{name}", LedgerError)
+        seams.forgive(f"privatile.client.ledger.restore:{name}", LedgerError)
 
 
 @fault("tests/client/test_theft.py::test_a_ledger_without_its_key_answers_nobody_and_gets_no_new_one")
@@ -915,4 +915,4 @@ def people_stay_reserved_over_a_restore(seams: Seams) -> None:
 
         return mark_restored
 
-    seams.replace("privatile.client.ledger.restores:mark_restored", make)
+    seams.replace("privatile.client.ledger.restore:mark_restored", make)

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 
 from privatile.errors import Equivocation, InputError, NotSigned, ProtocolError, StoreError
-from privatile.federation.coordinator.answer_intake import Verdict
-from privatile.federation.record.checks import Checks
-from privatile.federation.wire.messages import AnswerMessage, Hello, question_digest, read_message
+from privatile.federation.coordinator.intake import Verdict
+from privatile.federation.record.verify import Checks
+from privatile.federation.wire import AnswerMessage, Hello, question_digest, read_message
 from tests.named_faults import Seams, fault
 
 Function = Callable[..., Any]
 Hit = Callable[[], None]
 
-INTAKE = "privatile.federation.coordinator.answer_intake:AnswerIntake"
+INTAKE = "privatile.federation.coordinator.intake:AnswerIntake"
 SITE = "privatile.federation.site.responder:SiteResponder"
-RULES = "privatile.federation.coordinator.round_rules"
-WIRE = "privatile.federation.wire.messages"
+RULES = "privatile.federation.coordinator.service"
+WIRE = "privatile.federation.wire"
 RECORD = "privatile.federation.record"
 
 # -- a site
@@ -101,7 +101,7 @@ def another_question_of_an_open_round_gets_an_answer(seams: Seams) -> None:
 
         return message
 
-    seams.replace("privatile.federation.site.open_responder:OpenSiteResponder.message", make)
+    seams.replace("privatile.federation.site.responder:OpenSiteResponder.message", make)
 
 
 # -- which answers count
@@ -257,7 +257,7 @@ def a_restore_is_believed_while_an_answer_of_the_lost_ledger_stands(seams: Seams
 
 @fault("tests/federation/test_alarms.py::test_only_two_processes_that_hear_each_other_are_two_holders")
 def two_holders_of_one_key_are_not_seen(seams: Seams) -> None:
-    seams.change("privatile.federation.coordinator.holders:Holders.see", lambda *_, **options: False)
+    seams.change("privatile.federation.coordinator.intake:Holders.see", lambda *_, **options: False)
 
 
 # -- rounds and the run's file
@@ -273,18 +273,17 @@ def counts_and_evidence_are_two_transactions(seams: Seams) -> None:
 
         return accept
 
-    seams.replace("privatile.server.coordinator:Coordinator.accept", make)
+    seams.replace("privatile.run.coordinator:Coordinator.accept", make)
 
 
 @fault(
-    "tests/server/test_transcript.py"
-    "::test_a_run_that_moves_to_another_machine_asks_the_open_round_again_to_the_last_bit"
+    "tests/run/test_transcript.py::test_a_run_that_moves_to_another_machine_asks_the_open_round_again_to_the_last_bit"
 )
 def a_question_is_asked_before_it_is_in_the_file(seams: Seams) -> None:
-    seams.change("privatile.server.run_file:opening", lambda *_: [])
+    seams.change("privatile.run.run_file:opening", lambda *_: [])
 
 
-@fault("tests/server/test_run_file_and_coordinator.py::test_a_run_is_not_finished_before_its_last_round")
+@fault("tests/run/test_run_file_and_coordinator.py::test_a_run_is_not_finished_before_its_last_round")
 def a_run_is_finished_before_its_last_round(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
         def finish(self: Any, why: Any = None) -> None:
@@ -293,7 +292,7 @@ def a_run_is_finished_before_its_last_round(seams: Seams) -> None:
 
         return finish
 
-    seams.replace("privatile.server.coordinator:Coordinator.finish", make)
+    seams.replace("privatile.run.coordinator:Coordinator.finish", make)
 
 
 @fault("tests/federation/test_lost_connections.py::test_a_deadline_begins_anew_after_a_lost_connection_or_a_restart")
@@ -330,7 +329,7 @@ def a_deadline_goes_on_while_the_connection_is_lost(seams: Seams) -> None:
 
 @fault("tests/federation/test_alarms.py::test_an_aborted_run_stays_aborted_whatever_is_noted_after_it")
 def an_aborted_run_goes_on(seams: Seams) -> None:
-    seams.change("privatile.server.alarms:is_aborted", lambda *_: False)
+    seams.change("privatile.run.state:is_aborted", lambda *_: False)
 
 
 # -- what crosses the wire
@@ -338,7 +337,7 @@ def an_aborted_run_goes_on(seams: Seams) -> None:
 
 @fault("tests/federation/test_answer_intake.py::test_what_does_not_count")
 def a_signature_is_not_checked(seams: Seams) -> None:
-    seams.change("privatile.federation.wire.keys:verify", lambda *_: True)
+    seams.change("privatile.federation.keys:verify", lambda *_: True)
 
 
 @fault("tests/federation/test_wire.py::test_nothing_is_done_with_a_message_that_is_too_large")
@@ -398,7 +397,7 @@ def a_broker_that_keeps_no_question_is_believed(seams: Seams) -> None:
 
         return last
 
-    seams.replace("privatile.federation.wire.connection:Connection.last", make)
+    seams.replace("privatile.federation.connection:Connection.last", make)
 
 
 # -- records
@@ -430,7 +429,7 @@ def counts_are_not_held_against_the_signatures_of_clients(seams: Seams) -> None:
 
 @fault("tests/federation/test_binding.py::test_a_coordinator_that_records_both_questions_is_found")
 def a_recorded_question_need_not_be_the_designs(seams: Seams) -> None:
-    seams.change("privatile.estimator.transcript:difference", lambda *_: "")
+    seams.change("privatile.estimator.plan:difference", lambda *_: "")
 
 
 @fault("tests/federation/test_two_intervals.py::test_a_forged_second_interval_or_set_is_refused")
@@ -482,7 +481,7 @@ def a_site_countersigns_another_file_than_the_one_that_was_verified(seams: Seams
 
 @fault("tests/federation/test_run_file_of_others.py::test_a_run_file_that_shows_other_rounds_at_every_look_is_refused")
 def a_run_file_may_hold_views(seams: Seams) -> None:
-    seams.skip("privatile.server.run_tables:check_file")
+    seams.skip("privatile.run.tables:check_file")
 
 
 @fault("tests/federation/test_run_file_of_others.py::test_a_file_is_verified_as_it_was_at_one_moment")
@@ -496,7 +495,7 @@ def a_file_is_verified_as_it_is_at_several_moments(seams: Seams) -> None:
 
         return frozen
 
-    seams.replace("privatile.server.run_file:RunStore.frozen", make)
+    seams.replace("privatile.run.run_file:RunStore.frozen", make)
 
 
 # -- set-up, backups, audit
@@ -512,8 +511,8 @@ def a_secret_can_be_read_by_others(seams: Seams) -> None:
 
         return write_private
 
-    seams.replace("privatile.federation.wire.keys:write_private", make)
-    seams.replace("privatile.federation.wire.keys:broken_mode", lambda original, hit: lambda path: [])
+    seams.replace("privatile.federation.keys:write_private", make)
+    seams.replace("privatile.federation.keys:broken_mode", lambda original, hit: lambda path: [])
 
 
 @fault("tests/federation/test_lock.py::test_a_file_that_was_removed_while_it_was_opened_is_no_lock")
@@ -530,7 +529,7 @@ def two_coordinators_hold_one_folder(seams: Seams) -> None:
 
         return lock_folder
 
-    seams.replace("privatile.federation.run.lock:lock_folder", make)
+    seams.replace("privatile.run.locks:lock_folder", make)
 
 
 @fault("tests/federation/test_set_up.py::test_the_authority_signs_brokers_and_no_other_authority")
@@ -560,9 +559,9 @@ def a_damaged_copy_is_given_out(seams: Seams) -> None:
 
         return copy_database
 
-    seams.replace("privatile.federation.run.backup:copy_database", make)
+    seams.replace("privatile.federation.operations.commands:copy_database", make)
 
 
 @fault("tests/federation/test_audit.py::test_a_time_in_the_brokers_log_is_no_value")
 def an_audit_overlooks_a_value_in_a_log(seams: Seams) -> None:
-    seams.change("privatile.federation.audit.quiet:has_trace", lambda *_: False)
+    seams.change("privatile.federation.audit.audit:has_trace", lambda *_: False)

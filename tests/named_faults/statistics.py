@@ -55,7 +55,7 @@ def the_weight_of_a_client_is_forgotten_in_a_step(seams: Seams) -> None:
 
         return drift
 
-    seams.replace("privatile.estimator.step:drift", make)
+    seams.replace("privatile.estimator.plan:drift", make)
 
 
 @fault("tests/golden/test_replays.py::test_a_stored_run_decides_and_ends_as_it_did[straddle, weights, low level]")
@@ -72,7 +72,7 @@ def the_weight_of_a_client_is_forgotten_in_the_tests(seams: Seams) -> None:
 
         return add_round
 
-    seams.replace("privatile.estimator.attendance:add_round", make)
+    seams.replace("privatile.estimator.straddle:add_round", make)
 
 
 @fault("tests/estimator/test_step.py::test_dropout_does_not_change_the_estimand")
@@ -93,7 +93,7 @@ def weights_are_renormalised_while_a_client_is_silent(seams: Seams) -> None:
 
         return drift
 
-    seams.replace("privatile.estimator.step:drift", make)
+    seams.replace("privatile.estimator.plan:drift", make)
 
 
 @fault("tests/estimator/test_step.py::test_a_silent_client_keeps_its_weight_and_its_noise_counts_squared")
@@ -106,7 +106,7 @@ def a_repeated_answer_counts_as_a_new_one(seams: Seams) -> None:
 
         return round_weight
 
-    seams.replace("privatile.estimator.step:round_weight", make)
+    seams.replace("privatile.estimator.plan:round_weight", make)
 
 
 @fault("tests/estimator/test_attendance.py::test_a_pool_stands_at_its_outermost_question")
@@ -121,7 +121,7 @@ def an_answer_that_waited_stands_at_the_innermost_question(seams: Seams) -> None
 
         return outermost
 
-    seams.replace("privatile.estimator.attendance:outermost", make)
+    seams.replace("privatile.estimator.straddle:outermost", make)
 
 
 @fault("tests/estimator/test_auto.py::test_missed_answers_widen_the_interval_and_none_is_used_twice")
@@ -136,10 +136,10 @@ def records_of_missed_rounds_are_asked_again(seams: Seams) -> None:
 
         return after
 
-    seams.replace("privatile.estimator.missed_records:Records.after", make)
+    seams.replace("privatile.estimator.plan:Records.after", make)
 
 
-@fault("tests/server/test_transcript.py::test_every_round_of_every_stage_refuses_a_moved_question")
+@fault("tests/run/test_transcript.py::test_every_round_of_every_stage_refuses_a_moved_question")
 def a_replay_does_not_compare_the_stored_question(seams: Seams) -> None:
     def make(original: Original, hit: Hit) -> Original:
         def difference(*given: Any) -> str:
@@ -149,7 +149,7 @@ def a_replay_does_not_compare_the_stored_question(seams: Seams) -> None:
 
         return difference
 
-    seams.replace("privatile.estimator.transcript:difference", make)
+    seams.replace("privatile.estimator.plan:difference", make)
 
 
 # -- a state to an interval ------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def the_error_of_the_slope_is_left_out(seams: Seams) -> None:
 
         return fieller_reach
 
-    seams.replace("privatile.laws.fieller:fieller_reach", make)
+    seams.replace("privatile.laws.ratio:fieller_reach", make)
 
 
 @fault("tests/inference/test_inference.py::test_endpoint_variance_is_the_formula")
@@ -347,7 +347,7 @@ def ends_are_rounded_inward(seams: Seams) -> None:
 
         return outward_to
 
-    seams.replace("privatile.result.number_words:outward_to", make)
+    seams.replace("privatile.result.shown:outward_to", make)
 
 
 @fault("tests/result/test_result.py::test_numbers_are_shown_with_the_digits_they_deserve")
@@ -359,7 +359,7 @@ def numbers_have_more_digits_than_they_deserve(seams: Seams) -> None:
 
         return digits_shown
 
-    seams.replace("privatile.result.number_words:digits_shown", make)
+    seams.replace("privatile.result.shown:digits_shown", make)
 
 
 @fault("tests/result/test_both_readings.py::test_a_declared_grid_leaves_a_few_values_and_the_interval_beside_them")
@@ -371,7 +371,7 @@ def a_declared_grid_is_ignored(seams: Seams) -> None:
 
         return grid_values
 
-    seams.replace("privatile.result.both_readings:grid_values", make)
+    seams.replace("privatile.result.summary:grid_values", make)
 
 
 @fault("tests/result/test_first_interval.py::test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition")
@@ -395,7 +395,7 @@ def a_run_that_goes_on_is_shown_as_if_it_were_over(seams: Seams) -> None:
 
         return unfinished
 
-    seams.replace("privatile.result.unfinished:unfinished", make)
+    seams.replace("privatile.result.summary:unfinished", make)
 
 
 @fault("tests/report/test_run_page.py::test_what_is_chosen_after_the_answers_came_is_said")
@@ -455,7 +455,7 @@ def a_plan_promises_half_the_width(seams: Seams) -> None:
 
         return rank_width
 
-    seams.replace("privatile.planning.expected_width:rank_width", make)
+    seams.replace("privatile.planning.widths:rank_width", make)
 
 
 @fault("tests/api/test_survey_weights.py::test_sizes_are_the_default_and_never_tell_who_had_answered_elsewhere")

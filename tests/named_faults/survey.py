@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from privatile.errors import StoreError
-from privatile.server.open_rounds import OpenRound, Phase
+from privatile.run.rounds import OpenRound, Phase
 from privatile.survey.store import Altered
 from tests.named_faults import Seams, fault
 
@@ -80,7 +80,7 @@ def two_gateways_write_one_file(seams: Seams) -> None:
 
 @fault("tests/survey/test_restore.py::test_both_files_of_an_old_backup_are_refused_until_that_is_declared")
 def an_old_backup_is_served(seams: Seams) -> None:
-    seams.change("privatile.survey.mark:SurveyMark.read", lambda *_: 0)
+    seams.change("privatile.survey.store:SurveyMark.read", lambda *_: 0)
 
 
 @fault("tests/survey/test_restore.py::test_both_files_of_an_old_backup_are_refused_until_that_is_declared")
@@ -91,7 +91,7 @@ def codes_of_a_restored_file_are_free(seams: Seams) -> None:
 
 @fault("tests/survey/test_client.py::test_the_bit_is_on_the_disk_before_it_is_sent")
 def a_device_sends_a_bit_that_it_has_not_stored(seams: Seams) -> None:
-    seams.skip("privatile.survey.answer_file:AnswerFile.add")
+    seams.skip("privatile.survey.client:AnswerFile.add")
 
 
 # -- its own round
@@ -112,7 +112,7 @@ def an_answer_to_an_earlier_round_is_counted(seams: Seams) -> None:
 
 @fault("tests/survey/test_gateway.py::test_a_survey_ends_by_command_number_and_date")
 def an_answer_to_a_closed_survey_is_counted(seams: Seams) -> None:
-    seams.change("privatile.server.open_rounds:OpenRound.counts", lambda *_: True)
+    seams.change("privatile.run.rounds:OpenRound.counts", lambda *_: True)
 
 
 @fault("tests/survey/test_gateway.py::test_a_round_drains_closes_and_takes_no_late_answer")
@@ -120,7 +120,7 @@ def a_round_closes_before_it_has_drained(seams: Seams) -> None:
     def closed(found: OpenRound, *_: Any) -> OpenRound:
         return replace(found, phase=Phase.CLOSING) if found.phase is Phase.DRAINING else found
 
-    seams.change("privatile.server.open_rounds:advance", closed)
+    seams.change("privatile.run.rounds:advance", closed)
 
 
 @fault("tests/survey/test_nothing_joined.py::test_the_log_of_commits_is_empty_after_a_round_and_after_the_end")
@@ -131,7 +131,7 @@ def a_log_that_joins_codes_to_answers_stays(seams: Seams) -> None:
 # -- requests
 
 
-@fault("tests/server/test_web.py::test_headers_without_end_are_refused")
+@fault("tests/run/test_web.py::test_headers_without_end_are_refused")
 def headers_may_be_of_any_size(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
         def make_server(*arguments: Any, **settings: Any) -> Any:
@@ -140,4 +140,4 @@ def headers_may_be_of_any_size(seams: Seams) -> None:
 
         return make_server
 
-    seams.replace("privatile.server.web:make_server", make)
+    seams.replace("privatile.run.web:make_server", make)

@@ -14,12 +14,19 @@ import numpy as np
 import pytest
 
 from privatile.errors import DataError, InputError
-from privatile.paper import beyond_tables as beyond
 from privatile.paper import salary
-from privatile.paper.figures import trajectory
-from privatile.paper.published import TABLES, Published, paper_experiment, published_tables
+from privatile.paper import tables as beyond
 from privatile.paper.reproduce import reproduce
-from privatile.paper.tables import Comparison, compare, markdown
+from privatile.paper.tables import (
+    TABLES,
+    Comparison,
+    Published,
+    compare,
+    markdown,
+    paper_experiment,
+    published_tables,
+    trajectory,
+)
 from privatile.simulation.engine import run_cell, summarize
 
 EXPERIMENTS = {table: paper_experiment(table) for table in TABLES}

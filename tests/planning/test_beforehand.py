@@ -8,10 +8,10 @@ import pytest
 
 from privatile.api.local_run import LocalRun, prepare
 from privatile.errors import InputError
-from privatile.inference.readings import LITTLE
-from privatile.planning.guess import from_spread
+from privatile.inference.choice import LITTLE
 from privatile.planning.options import Options
 from privatile.planning.preview import HEAPS, SAYS_NOTHING, Preview, preview
+from privatile.planning.widths import from_spread
 
 BEFOREHAND = {
     "support", "not-validated", "dominance", "not-private", "weak", "missing", "dither", "file", "person", "central",

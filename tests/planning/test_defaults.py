@@ -7,11 +7,10 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.errors import InputError
-from privatile.inference.readings import NO_CURVE
-from privatile.result.both_readings import SUSPECT
+from privatile.inference.choice import NO_CURVE
 from privatile.result.result import OtherReading, QuantileResult
-from privatile.result.rows import Row
-from privatile.result.sentence import ANY_SHAPE, SMOOTH
+from privatile.result.shown import ANY_SHAPE, SMOOTH, Row
+from privatile.result.summary import SUSPECT
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),

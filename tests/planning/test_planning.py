@@ -9,10 +9,9 @@ from privatile.errors import InputError
 from privatile.estimator.clients import Client
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.inference.inference import level_each
-from privatile.planning.expected_width import any_shape_factor, inflation, smooth_factor
-from privatile.planning.guess import from_densities, from_spread
 from privatile.planning.plan import plan_run
 from privatile.planning.preview import Preview, preview
+from privatile.planning.widths import any_shape_factor, from_densities, from_spread, inflation, smooth_factor
 
 
 def client(name: str, records: int, epsilon: float, weight: float) -> Client:

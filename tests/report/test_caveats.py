@@ -17,16 +17,15 @@ from click.testing import CliRunner
 import privatile
 from privatile.cli import main
 from privatile.core.scale import Linear, Log
-from privatile.dashboard.live import LiveRun
-from privatile.report.findings import CAVEAT_TITLES
-from privatile.report.run_page import run_page
+from privatile.report.dashboard.live import LiveRun
+from privatile.report.run_page import CAVEAT_TITLES, run_page
 from privatile.report.view import read_view
 from privatile.result.compare import compare
 from privatile.result.diagnostics import no_log
 from privatile.result.result import Caveat, QuantileResult
 from privatile.result.severity import SEVERITIES
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 
 SOURCE = Path(privatile.__file__).parent
 STANDING = {"central", "missing", "unweighted"}

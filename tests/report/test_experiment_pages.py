@@ -11,11 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.paper.page import paper_page
-from privatile.paper.published import paper_experiment
-from privatile.paper.tables import compare
-from privatile.report.experiment_page import verdict
-from privatile.simulation.store import FORMAT, SCHEMA
+from privatile.paper.reproduce import paper_page
+from privatile.paper.tables import compare, paper_experiment
+from privatile.report.experiment import verdict
+from privatile.simulation.runner import FORMAT, SCHEMA
 
 TITLE = "</script><script>alert(1)</script> & sizes"
 
@@ -141,8 +140,8 @@ def test_an_experiment_is_drawn_for_print(tmp_path: Path, rows: int) -> None:
 
 
 def test_the_papers_tables_are_drawn_with_differences_marked(tmp_path: Path) -> None:
-    from privatile.paper.differences import differences_figure
-    from privatile.report.print_style import VERMILION
+    from privatile.paper.reproduce import differences_figure
+    from privatile.report.pages import VERMILION
 
     count = len(paper_experiment("table1", "independent", 1000).entries)
     for shift in (0.0, 0.2):

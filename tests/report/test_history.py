@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import StoreError
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report import history as history_module
-from privatile.report.history import LevelHistory
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.report import view as history_module
+from privatile.report.view import LevelHistory
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 
 
 def spec(rounds: int, clients: int = 3, levels: tuple[float, ...] = (0.5,), design: str = "rounds") -> RunSpec:

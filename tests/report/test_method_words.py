@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from markupsafe import escape
 
-from privatile.report.findings import findings
-from privatile.report.method_words import how_read, looking
-from privatile.report.run_page import run_page
+from privatile.report.run_page import findings, how_read, looking, run_page
 from privatile.report.view import read_view
 from tests.made_runs import long_run
 from tests.report.test_caveats import made

@@ -13,9 +13,9 @@ from privatile.report.charts import trajectory_chart
 from privatile.report.run_page import run_page
 from privatile.report.view import RunView, ThinPath, read_view
 from privatile.result.result import Caveat
-from privatile.result.sentence import grid_text
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.result.shown import grid_text
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from tests.made_runs import few_days, long_run
 from tests.report.test_run_page import Reader
 

@@ -20,8 +20,7 @@ from markupsafe import escape
 import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
-from privatile.report.options_table import data_and_options
-from privatile.report.run_page import run_page
+from privatile.report.run_page import data_and_options, run_page
 from privatile.report.view import read_view
 from privatile.result.result import QuantileResult
 from tests.made_runs import long_run
@@ -305,8 +304,8 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
-    from privatile.report.print_style import write_figure
-    from privatile.report.run_figures import trajectory_figure
+    from privatile.report.pages import write_figure
+    from privatile.report.run_page import trajectory_figure
 
     draw = partial(trajectory_figure, read_view(run))
     heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
@@ -322,8 +321,8 @@ def test_figures(tmp_path: Path) -> None:
 def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from privatile.report.print_style import write_figure
-    from privatile.report.run_figures import trajectory_figure
+    from privatile.report.pages import write_figure
+    from privatile.report.run_page import trajectory_figure
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     view = read_view(long_run(tmp_path / "run.db", rounds=50))

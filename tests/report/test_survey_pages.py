@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from privatile.report.survey_pages import SurveyPages
-from privatile.report.survey_words import LANGUAGES, words_of
+from privatile.report.survey_pages import LANGUAGES, SurveyPages, words_of
 from tests.survey.fake_server import FakeSurvey
 
 HOSTILE = "</title><script>alert(1)</script>"

@@ -13,15 +13,13 @@ from privatile.cli import main
 from privatile.core.scale import Linear
 from privatile.errors import InputError
 from privatile.estimator.candidates import no_candidates
-from privatile.estimator.settings import ReportSettings
-from privatile.estimator.values import parse_values
+from privatile.estimator.settings import ReportSettings, parse_values
 from privatile.inference.any_shape import AnyShape
-from privatile.inference.choice import Evidence
-from privatile.inference.readings import Readings, any_shape_inference
-from privatile.result.both_readings import both_readings
-from privatile.result.number_words import outward, significant
+from privatile.inference.choice import Evidence, Readings, any_shape_inference
 from privatile.result.result import QuantileResult, interval_in_units
-from privatile.server.run_file import RunStore
+from privatile.result.shown import outward, significant
+from privatile.result.summary import both_readings
+from privatile.run.run_file import RunStore
 
 SEED = np.random.default_rng(20261116)
 

@@ -7,18 +7,15 @@ import numpy as np
 import pytest
 
 from privatile.api.groups import prepare_groups
-from privatile.federation.run.status import beside
-from privatile.planning.group_preview import GroupPreview, GroupWidth
+from privatile.federation.operations.status import beside
 from privatile.planning.options import Options
-from privatile.planning.preview import preview
-from privatile.report.group_page import page_of
+from privatile.planning.preview import GroupPreview, GroupWidth, preview
+from privatile.report.groups import page_of
 from privatile.result.caveats import CENTRAL, half_open, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
-from privatile.result.number_words import p_value_text
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
-from privatile.result.results import Results
-from privatile.result.sentence import SMOOTH
+from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Results
+from privatile.result.shown import SMOOTH, p_value_text
 from tests.result.test_both_readings import AGES, run
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from privatile.cli.watch import _answer
-from privatile.dashboard.live import _level
+from privatile.cli.see import _answer
+from privatile.report.dashboard.live import _level
 from privatile.report.run_page import run_page
 from privatile.report.view import RunView, read_view
 from privatile.result.result import QuantileResult
-from privatile.result.sentence import ANY_SHAPE, SMOOTH
-from privatile.result.unfinished import unfinished
+from privatile.result.shown import ANY_SHAPE, SMOOTH
+from privatile.result.summary import unfinished
 from tests.made_runs import long_run
 from tests.result.test_both_readings import AGES, run
 

@@ -9,11 +9,11 @@ import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.ending import round_length
+from privatile.estimator.open_ended import round_length
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
-from privatile.server.coordinator import Track
+from privatile.run.coordinator import Track
 from privatile.simulation.populations import Normal
 
 COIN = RandomizedResponse.from_epsilon(1.0)

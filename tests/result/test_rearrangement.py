@@ -7,9 +7,9 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.result.caveats import not_located
-from privatile.result.rearrangement import in_order, rearranged
 from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult
-from privatile.result.sentence import ANY_SHAPE, SMOOTH
+from privatile.result.shown import ANY_SHAPE, SMOOTH
+from privatile.result.summary import in_order, rearranged
 
 PEOPLE = {"all": np.random.default_rng(1).normal(50.0, 10.0, 1500)}
 

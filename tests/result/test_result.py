@@ -9,9 +9,8 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.result.client_facts import lying_rank
-from privatile.result.number_words import significant
 from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.shown import lying_rank, significant
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.core.scale import Linear, Log
-from privatile.result.number_words import nearest_inside, outward, plain, rank_text, significant
 from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.shown import nearest_inside, outward, plain, rank_text, significant
 
 
 def number(text: str) -> float:

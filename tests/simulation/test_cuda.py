@@ -19,14 +19,12 @@ from privatile.errors import InputError, MissingExtra
 from privatile.estimator.schedule import Constant, Design, Logarithmic
 from privatile.simulation import kernels
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Empirical
 from privatile.simulation.cuda import Device
 from privatile.simulation.engine import Launch, run_cell, run_cells
 from privatile.simulation.experiment import read_experiment
 from privatile.simulation.packing import LANES, Batch, blocks_of, pack
-from privatile.simulation.populations import Cauchy, Laplace, Normal, Population, Uniform
-from privatile.simulation.runner import run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.populations import Cauchy, Empirical, Laplace, Normal, Population, Uniform
+from privatile.simulation.runner import ExperimentStore, run_experiment
 
 SEED = 7
 

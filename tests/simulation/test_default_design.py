@@ -10,25 +10,28 @@ from studies.coverage.heaped import Rounded
 
 from privatile.core.scale import Linear
 from privatile.errors import InputError
+from privatile.estimator.plan import begin, step
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import begin, step
-from privatile.estimator.straddle_plan import straddle_memory
-from privatile.inference.grid_values import Grid
-from privatile.inference.readings import REASONS
+from privatile.estimator.straddle import straddle_memory
+from privatile.inference.any_shape import Grid
+from privatile.inference.choice import REASONS
+from privatile.inference.inference import variance_share
 from privatile.inference.trajectory import Trajectory
-from privatile.inference.variance import variance_share
-from privatile.result.both_readings import grid_values
 from privatile.result.result import ConfidenceInterval
-from privatile.result.summary import summarize
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.columns import Empirical
-from privatile.simulation.default_cells import DefaultCell, summarize_default
-from privatile.simulation.displayed_intervals import DisplayedIntervals
+from privatile.result.summary import grid_values, summarize
+from privatile.simulation.default_design import (
+    AutoCell,
+    DefaultCell,
+    DisplayedIntervals,
+    StraddledRuns,
+    grid_results,
+    read_straddled,
+    simulate_results,
+    summarize_default,
+)
 from privatile.simulation.experiment import parse_experiment
-from privatile.simulation.populations import Normal, Population
+from privatile.simulation.populations import Empirical, Normal, Population
 from privatile.simulation.runner import evaluate
-from privatile.simulation.shown_results import grid_results, simulate_results
-from privatile.simulation.straddled_simulation import StraddledRuns, read_straddled
 
 AGES = Rounded(Normal(40.2, 12.0))
 COLUMN = """

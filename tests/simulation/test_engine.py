@@ -14,9 +14,8 @@ import pytest
 from privatile.errors import InputError, MissingExtra
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import Outcome, run_cell, summarize
-from privatile.simulation.populations import Cauchy, Normal, Population, Uniform
+from privatile.simulation.populations import Cauchy, Empirical, Normal, Population, Uniform
 
 C1, C5, LOG = PRESETS["paper-c1"], PRESETS["paper-c5"], PRESETS["paper-log"]
 MIXED: tuple[Population, ...] = (Normal(-1.0), Uniform(-1.0, 1.0), Cauchy())

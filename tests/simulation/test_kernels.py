@@ -17,20 +17,21 @@ from scipy import stats
 from privatile.core.arrays import Floats
 from privatile.estimator.schedule import PRESETS, Constant, Design
 from privatile.simulation import engine, kernels, packing
-from privatile.simulation.cells import Cell
-from privatile.simulation.columns import Dithered, Empirical
+from privatile.simulation.cells import Cell, states, uniforms
 from privatile.simulation.populations import (
+    ACCURACY,
     Cauchy,
+    Dithered,
+    Empirical,
     LogNormal,
     Mixture,
     Normal,
     Population,
     StudentT,
     Uniform,
+    make_grid,
+    sampler_arrays,
 )
-from privatile.simulation.samplers import sampler_arrays
-from privatile.simulation.streams import states, uniforms
-from privatile.simulation.tables import ACCURACY, make_grid
 from tests.simulation.plain import algorithm_1, algorithm_2, xoshiro128pp
 
 LANES = kernels.LANES

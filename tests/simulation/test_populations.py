@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from privatile.errors import InputError
-from privatile.simulation import columns
+from privatile.simulation import populations
 from privatile.simulation import populations as pop
 
 PAIRS = [
@@ -22,7 +22,7 @@ PAIRS = [
 ]
 IDS = [f"{type(ours).__name__}-{i}" for i, (ours, _) in enumerate(PAIRS)]
 MIXTURE = pop.Mixture((pop.Normal(0.0), pop.Uniform(1.0, 4.0), pop.Cauchy(-1.0)), (0.2, 0.3, 0.5))
-COLUMNS = [columns.Dithered([1.0, 2.0, 2.0, 5.0], 0.5), columns.Empirical([1.0, 2.0, 2.0, 5.0])]
+COLUMNS = [populations.Dithered([1.0, 2.0, 2.0, 5.0], 0.5), populations.Empirical([1.0, 2.0, 2.0, 5.0])]
 ALL: list[pop.Population] = [*(ours for ours, _ in PAIRS), MIXTURE, *COLUMNS]
 
 
@@ -60,15 +60,15 @@ def test_a_population_survives_a_design(ours: pop.Population) -> None:
 
 
 def test_records_never_enter_a_design_or_a_text() -> None:
-    column = columns.Empirical([12345.5, 54321.5])
+    column = populations.Empirical([12345.5, 54321.5])
     assert "12345" not in repr(column)
     with pytest.raises(InputError, match="records stay out") as caught:
         column.to_spec()
     assert "12345" not in str(caught.value)
     with pytest.raises(InputError, match="no density"):
         column.density(1.0)
-    assert column == columns.Empirical([54321.5, 12345.5])
-    assert column != columns.Empirical([1.0])
+    assert column == populations.Empirical([54321.5, 12345.5])
+    assert column != populations.Empirical([1.0])
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_levels_outside_the_open_interval_are_refused() -> None:
 
 def test_a_dithered_column_is_a_mixture_of_uniforms() -> None:
     values = [1.0, 2.0, 2.0, 5.0]
-    dithered = columns.Dithered(values, 3.0)
+    dithered = populations.Dithered(values, 3.0)
     mixture = pop.Mixture(tuple(pop.Uniform(v - 1.5, v + 1.5) for v in values))
     x = np.linspace(-2.0, 8.0, 333)
     np.testing.assert_allclose(dithered.cdf(x), mixture.cdf(x), atol=1e-12)
     np.testing.assert_allclose(dithered.density(x), mixture.density(x), atol=1e-12)
-    assert dithered != columns.Empirical(values)
-    assert dithered != columns.Dithered(values, 2.0)
-    assert len({dithered, columns.Dithered(values, 3.0)}) == 1
+    assert dithered != populations.Empirical(values)
+    assert dithered != populations.Dithered(values, 2.0)
+    assert len({dithered, populations.Dithered(values, 3.0)}) == 1

@@ -17,8 +17,7 @@ from privatile.errors import InputError, StoreError
 from privatile.simulation import runner
 from privatile.simulation.engine import Summary
 from privatile.simulation.experiment import parse_experiment
-from privatile.simulation.runner import run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.runner import ExperimentStore, run_experiment
 
 DESIGN = """
 title = "Small"

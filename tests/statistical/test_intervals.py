@@ -11,15 +11,14 @@ from studies.coverage.stopping import stopping
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
-from privatile.estimator.step import begin, step
+from privatile.estimator.plan import begin, step
+from privatile.estimator.tuned import AutoPlan
+from privatile.inference.curve import fit_run
+from privatile.inference.inference import variance_share
 from privatile.inference.trajectory import Trajectory
-from privatile.inference.tuned_reading import fit_run
-from privatile.inference.variance import variance_share
-from privatile.laws.fieller import fieller_reach
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns, simulate
-from privatile.simulation.displayed_intervals import displayed_intervals
+from privatile.laws.ratio import fieller_reach
+from privatile.simulation.default_design import AutoCell, AutoRuns, displayed_intervals, simulate
 from privatile.simulation.populations import Normal
 
 pytestmark = pytest.mark.statistical

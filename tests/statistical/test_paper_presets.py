@@ -16,11 +16,9 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import Identity
-from privatile.estimator.averaging import normalizer
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import plan_from_design
+from privatile.estimator.plan import normalizer, plan_from_design, replay
 from privatile.estimator.schedule import PRESETS
-from privatile.estimator.step import replay
 from privatile.laws.critical import critical_value
 
 pytestmark = pytest.mark.statistical

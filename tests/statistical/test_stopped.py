@@ -12,7 +12,7 @@ from studies.any_shape.cells import HARD, RATE, make_cell
 from studies.any_shape.stopped import RESULTS, Stopped, cells, ever_missed
 from studies.coverage.rows import read_rows
 
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.simulation.default_design import AutoCell
 
 pytestmark = pytest.mark.statistical
 

@@ -28,9 +28,8 @@ from studies.any_shape.whole_file import WholeFile
 from studies.coverage.coverage import NEW
 from studies.coverage.rows import read_rows, write_rows
 
-from privatile.simulation.auto_simulation import AutoCell
-from privatile.simulation.columns import Empirical
-from privatile.simulation.populations import LogNormal, Normal, Population
+from privatile.simulation.default_design import AutoCell
+from privatile.simulation.populations import Empirical, LogNormal, Normal, Population
 
 MADE_UP = ("smooth", "hard", "federated", "coverage")
 

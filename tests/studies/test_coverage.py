@@ -11,10 +11,10 @@ from studies.coverage.page import draw, filled, table
 from studies.coverage.scores import score
 from studies.coverage.stopping import stopping
 
-from privatile.estimator.auto import supported
-from privatile.planning.expected_width import inflation
-from privatile.simulation.auto_simulation import simulate
-from privatile.simulation.columns import Dithered, LogOf
+from privatile.estimator.tuned import supported
+from privatile.planning.widths import inflation
+from privatile.simulation.default_design import simulate
+from privatile.simulation.populations import Dithered, LogOf
 
 
 @pytest.mark.parametrize("family", FAMILIES)

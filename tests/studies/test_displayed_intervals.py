@@ -9,15 +9,14 @@ import pytest
 from studies.coverage.dropout import silent_runs
 from studies.coverage.heaped import Rounded
 
-from privatile.estimator.auto import memory_of
+from privatile.estimator.plan import begin, step
 from privatile.estimator.settings import IntervalName
-from privatile.estimator.step import begin, step
+from privatile.estimator.tuned import memory_of
+from privatile.inference.inference import variance_share
 from privatile.inference.trajectory import Trajectory
-from privatile.inference.variance import variance_share
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
-from privatile.simulation.auto_simulation import AutoCell, AutoRuns
-from privatile.simulation.displayed_intervals import displayed_intervals, settings_of
+from privatile.simulation.default_design import AutoCell, AutoRuns, displayed_intervals, settings_of
 from privatile.simulation.populations import Normal, Population
 
 

@@ -14,7 +14,7 @@ from studies.coverage.scores import on_gpu, on_processor, score
 from studies.coverage.stopping import stopping
 
 from privatile.errors import MissingExtra
-from privatile.simulation.auto_simulation import AutoCell, simulate
+from privatile.simulation.default_design import AutoCell, simulate
 from privatile.simulation.populations import Cauchy, Laplace, LogNormal, Mixture, Normal, StudentT, Uniform
 
 CELL = AutoCell((Normal(), StudentT(degrees=3.0)), (0.5, 0.9), (4000, 3000))

@@ -9,7 +9,7 @@ from studies.coverage.rows import read_rows
 from studies.survey.run import ALIKE, CELLS, EFFECTIVE, RESULTS, SURVEYS, THIN, Cell, Row, population, survey_run
 from studies.survey.target import weighted_quantile
 
-from privatile.estimator.survey import PROMISED
+from privatile.estimator.clients import PROMISED
 
 ORACLE = json.loads((RESULTS.parent / "svyquantile.json").read_text(encoding="utf-8"))
 

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from privatile.server.open_rounds import OpenRound, Phase
-from privatile.survey.codes import code_hash, read_codes
+from privatile.run.rounds import OpenRound, Phase
+from privatile.survey.folder import code_hash, read_codes
 from privatile.survey.run import SurveyRun
 from privatile.survey.store import COUNTED, FREE, LATE, Changed, Count, SurveyStore
 from tests.survey.kit import Clock, Made, make_survey
@@ -44,7 +44,7 @@ def answered_survey(path: Path, **changes: object) -> Made:
 
 def _run_the_rounds(made: Made) -> None:
     study, rng, clock = made.folder.study(), np.random.default_rng(3), Clock(FIRST - 86_400.0)
-    with patch("privatile.server.run_file.time", SimpleNamespace(time=clock)):
+    with patch("privatile.run.run_file.time", SimpleNamespace(time=clock)):
         run = SurveyRun.open(made.folder.run_file, study)
         for number, clock.now in enumerate(round_times()):
             query = run.question()

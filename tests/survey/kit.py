@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from privatile.survey.codes import read_codes
-from privatile.survey.folder import SurveyFolder, initialize, new_survey
+from privatile.survey.folder import SurveyFolder, initialize, new_survey, read_codes
 from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import page_files, page_sha256
 from privatile.survey.service import SurveyService

@@ -17,9 +17,8 @@ import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
-from privatile.survey.answer_file import AnswerFile, StoredAnswer
-from privatile.survey.client import SurveyClient, randomized, read_threshold
-from privatile.survey.codes import new_code
+from privatile.survey.client import AnswerFile, StoredAnswer, SurveyClient, randomized, read_threshold
+from privatile.survey.folder import new_code
 from privatile.survey.serving import trial_certificate
 from tests.survey.fake_server import FakeSurvey, Reply
 from tests.survey.make_vectors import PATH as VECTORS
@@ -280,7 +279,7 @@ def test_the_coin_is_the_operating_systems(
         asked.append(size)
         return coin * size
 
-    monkeypatch.setattr("privatile.client.coins.os.urandom", urandom)
+    monkeypatch.setattr("privatile.client.randomizer.os.urandom", urandom)
     assert SurveyClient(url, tmp_path / "answers.db", epsilon=0.1).answer(new_code(), PLANTED).answer is answer
     assert asked == [8], "one coin of 64 bits"
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from privatile.survey.code_table import CodeTable
+from privatile.survey.store import CodeTable
 
 
 def test_every_code_is_found_and_no_other() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from privatile.errors import StoreError
-from privatile.server.open_rounds import Phase
-from privatile.server.run_file import RunStore
+from privatile.run.rounds import Phase
+from privatile.run.run_file import RunStore
 from privatile.survey import service as service_module
 from privatile.survey.intake import Intake
 from privatile.survey.run import SurveyRun

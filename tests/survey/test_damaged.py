@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 from privatile.errors import PrivatileError
-from privatile.federation.record.document import read_record
+from privatile.federation.record.record import read_record
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake
 from privatile.survey.record import is_survey_record, release, verify_survey_record
-from privatile.survey.status import read_status
+from privatile.survey.serving import read_status
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy, study_toml
 from tests.fuzz.mutate import damage_sqlite, damaged_bytes, damaged_json, damaged_toml

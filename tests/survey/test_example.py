@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from tests.survey.fake_server import FakeSurvey, Reply
 from tests.survey.make_vectors import PATH as VECTORS
 

@@ -10,9 +10,9 @@ import pytest
 
 from privatile.report.survey_pages import SurveyPages
 from privatile.result.result import QuantileResult
-from privatile.server.open_rounds import OpenRound, Phase
-from privatile.survey.facts import _result_facts, live_facts
+from privatile.run.rounds import OpenRound, Phase
 from privatile.survey.run import SurveyRun
+from privatile.survey.service import _result_facts, live_facts
 from privatile.survey.store import Count
 from tests.survey.kit import make_study
 

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.estimator.spec import RunSpec
-from privatile.federation.record.comparison import OTHER_BUILD, SAME, differences
-from privatile.server import run_file
+from privatile.federation.record.record import OTHER_BUILD, SAME, differences
+from privatile.run import run_file as run_file
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
 from tests.survey.answered import ROUNDS, WEEKS, answered_survey, round_times
@@ -86,7 +86,7 @@ def test_a_clock_that_is_set_back_writes_no_time_before_the_last_round(
         spec: RunSpec = store.spec
         first, second, third = list(store.rounds())[:3]
     now = [1e9]
-    monkeypatch.setattr("privatile.server.run_file.time.time", lambda: now[0])
+    monkeypatch.setattr("privatile.run.run_file.time.time", lambda: now[0])
     with run_file.RunStore.create(tmp_path / "run.db", "r", spec) as store:
         now[0] = 1e9 - 5.0
         assert store.append([first]) == 1e9

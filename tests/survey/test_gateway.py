@@ -17,12 +17,12 @@ from starlette.requests import Request
 
 from privatile.errors import StoreError
 from privatile.report.survey_pages import SurveyPages
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 from privatile.survey import intake as intake_module
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from privatile.survey.gateway import LARGEST_BODY, QuestionBody, _sent
-from privatile.survey.questions import Refusal
-from privatile.survey.status import read_status
+from privatile.survey.intake import Refusal
+from privatile.survey.serving import read_status
 from privatile.survey.store import Count, SurveyStore
 from tests.survey.kit import Clock, Made, make_survey, visitors
 

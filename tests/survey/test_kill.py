@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 from privatile.survey.gateway import HEADERS
 from privatile.survey.store import SurveyStore
 from tests.survey.kit import make_survey

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from privatile.server.run_file import RunStore
+from privatile.run.run_file import RunStore
 from privatile.survey.intake import Intake
 from privatile.survey.store import LOCK_WAIT, Count
 from tests.survey.kit import Made, Visitors, make_survey, visitors

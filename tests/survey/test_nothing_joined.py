@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.survey.codes import code_hash, read_codes
+from privatile.survey.folder import code_hash, read_codes
 from privatile.survey.store import SurveyStore
 from tests.survey.kit import Clock, Made, Visitors, make_survey, visitors
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from privatile.errors import StoreError
-from privatile.survey.codes import code_hash
+from privatile.survey.folder import code_hash
 from privatile.survey.store import COUNTED, FREE, HANDED, Count, SurveyStore
 from tests.survey.kit import Made, make_survey, some_answers, visitors
 

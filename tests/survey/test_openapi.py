@@ -11,10 +11,10 @@ import httpx
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from privatile.survey.gateway import REFUSALS, Gateway
 from privatile.survey.page import page_files
-from privatile.survey.protocol import CODE
+from privatile.survey.study import CODE
 from tests.survey.fake_server import FakeSurvey, Heard
 from tests.survey.kit import make_survey, visitors
 

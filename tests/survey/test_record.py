@@ -22,15 +22,14 @@ from cryptography.hazmat.primitives import serialization
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.record.checks import Checks
-from privatile.federation.record.document import read_record, sign
-from privatile.federation.run.lock import lock_folder
-from privatile.federation.wire.keys import KeyPair
+from privatile.federation.keys import KeyPair
+from privatile.federation.record.record import read_record, sign
+from privatile.federation.record.verify import Checks
 from privatile.report.run_page import run_page
 from privatile.report.view import read_results, read_view
-from privatile.server.open_rounds import Phase
-from privatile.survey.codes import read_codes
-from privatile.survey.folder import SurveyFolder
+from privatile.run.locks import lock_folder
+from privatile.run.rounds import Phase
+from privatile.survey.folder import SurveyFolder, read_codes
 from privatile.survey.record import release, verify_survey_record
 from privatile.survey.service import SurveyService
 from privatile.survey.serving import _say_ready, trial_certificate
@@ -389,7 +388,7 @@ def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch:
     assert "--yes" in refused.output
     assert not made.folder.close_request.exists(), "the next gateway does not close it"
 
-    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("privatile.cli.options.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     for reply, code, after in (("n\n", 1, Phase.OPEN), ("y\n", 0, Phase.CLOSED)):
         asked = CliRunner().invoke(main, ["survey", "close", str(made.folder.path)], input=reply)
         assert (asked.exit_code, phase(made.folder)) == (code, after)

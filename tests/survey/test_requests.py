@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from privatile.server.web import make_server
+from privatile.run.web import make_server
 from privatile.survey import serving
 
 pytestmark = [pytest.mark.network]

@@ -11,11 +11,10 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.errors import StoreError
-from privatile.survey import mark as mark_module
 from privatile.survey import serving
-from privatile.survey.closing import close_survey
-from privatile.survey.mark import SurveyMark
-from privatile.survey.status import read_status
+from privatile.survey import store as mark_module
+from privatile.survey.serving import close_survey, read_status
+from privatile.survey.store import SurveyMark
 from tests.survey.kit import Clock, Made, make_survey, visitors
 
 BOTH = ("survey.db", "run.db")

@@ -11,8 +11,8 @@ import pytest
 
 from privatile.errors import InputError
 from privatile.survey import sheets
-from privatile.survey.codes import new_code
-from privatile.survey.protocol import link
+from privatile.survey.folder import new_code
+from privatile.survey.study import link
 
 ADDRESS = "https://survey.example.org/"
 HASH = "ab" * 32

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
-from privatile.survey.codes import new_code
+from privatile.survey.folder import new_code
 from privatile.survey.run import run_spec
 from privatile.survey.study import SurveyStudy, study_toml
 from tests.survey.kit import STUDY, make_study
@@ -120,5 +120,5 @@ def test_texts_with_signs_of_formulas_inside_are_taken() -> None:
 
 def test_no_cell_of_the_codes_is_a_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = iter(["-" + "A" * 21, "-" * 22, "A" * 22])
-    monkeypatch.setattr("privatile.survey.codes.secrets.token_urlsafe", lambda size: next(drawn))
+    monkeypatch.setattr("privatile.survey.folder.secrets.token_urlsafe", lambda size: next(drawn))
     assert new_code() == "A" * 22

@@ -10,7 +10,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.core.words import moment
+from privatile.core.text import moment
 from privatile.survey.record import release, verify_survey_record
 from tests.survey.answered import WEEKS, answered_survey, round_times
 

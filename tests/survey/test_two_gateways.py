@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from privatile.errors import StoreError
-from privatile.server.run_file import RunStore
-from privatile.survey.closing import close_survey
+from privatile.run.run_file import RunStore
 from privatile.survey.gateway import Gateway
 from privatile.survey.service import SurveyService
+from privatile.survey.serving import close_survey
 from privatile.survey.store import Superseded, SurveyStore
-from tests.server.connection_kit import Connection, post
+from tests.run.connection_kit import Connection, post
 from tests.survey.kit import Made, make_survey
 from tests.survey.processes import gateway
 

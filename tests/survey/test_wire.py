@@ -13,11 +13,11 @@ import pytest
 
 from privatile.errors import StoreError
 from privatile.survey import gateway as gateway_module
-from privatile.survey import questions as questions_module
+from privatile.survey import intake as questions_module
 from privatile.survey.gateway import HEADERS, LARGEST_BODY, Gateway
 from privatile.survey.service import SurveyService
 from privatile.survey.store import Count, SurveyStore
-from tests.server.connection_kit import Connection, post
+from tests.run.connection_kit import Connection, post
 from tests.survey.kit import Made, make_survey
 
 

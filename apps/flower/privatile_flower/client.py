@@ -17,10 +17,10 @@ from typing import Any
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from privatile.client.coins import Coins, OperatingSystemCoins
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.randomizer import Coins, OperatingSystemCoins
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import InputError, LedgerError, PrivatileError
 from privatile.federation.site.limits import check_questions

@@ -12,8 +12,8 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.simulation import run_simulation
 
-from privatile.client.coins import OperatingSystemCoins
-from privatile.federation.study.study import load_study
+from privatile.client.randomizer import OperatingSystemCoins
+from privatile.federation.study import load_study
 from privatile_flower.client import MakeCoins, study_client_app
 from privatile_flower.server import study_server_app
 from privatile_flower.study import Settings

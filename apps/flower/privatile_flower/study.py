@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from privatile.errors import InputError
-from privatile.federation.study.study import FederationStudy, load_study
+from privatile.federation.study import FederationStudy, load_study
 
 RECORD = "privatile"
 """The name of a message's only record. To a client it has three lists of equal length: `clients`, `questions` (JSON)

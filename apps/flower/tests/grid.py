@@ -14,7 +14,7 @@ from known_draws import ledger_coins
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError
-from privatile.federation.study.study import FederationStudy, study_toml
+from privatile.federation.study import FederationStudy, study_toml
 from privatile_flower.client import study_client_app
 from privatile_flower.server import Pace, carry_rounds, open_run
 from privatile_flower.simulate import node_settings

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.client.ledger.integrity import Mark
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.marks import Mark
-from privatile.federation.study.study import load_study
-from privatile.server.run_file import RunStore
+from privatile.federation.study import load_study
+from privatile.run.run_file import RunStore
 from privatile_flower import simulate
 from privatile_flower.client import MakeCoins
 

@@ -15,7 +15,7 @@ from grid import ask, context, furnish_data, furnish_ledgers, settings_in
 from known_draws import ledger_coins, position
 from privatile.core.messages import Answer, Question
 from privatile.errors import SiteRefusal
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study import FederationStudy
 from privatile_flower.client import client_app, open_study_site, study_client_app
 from tests.federation.kit import make_study
 

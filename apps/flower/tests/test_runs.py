@@ -29,15 +29,15 @@ from conftest import REPOSITORY, TESTS
 from grid import Grid, Prepare, furnish_data, furnish_ledgers, run_over_grid
 from known_draws import RoundCoins, counts, position, transcript
 from privatile.api.local_run import ask_rounds
+from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.core.messages import Answer, Question
 from privatile.errors import InputError, StoreError
 from privatile.federation.site.responder import open_responder
-from privatile.federation.study.study import FederationStudy, study_toml
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.study import FederationStudy, study_toml
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from privatile_flower import server
 from privatile_flower.server import open_run
 from privatile_flower.study import RECORD

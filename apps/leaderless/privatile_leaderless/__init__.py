@@ -42,11 +42,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import click
 
-    from privatile.core.toml_lines import Place
-    from privatile.federation.record.checks import Checks
-    from privatile.federation.setup.directory import Directory
-    from privatile.federation.study.study import FederationStudy
-    from privatile.server.folder import FolderFacts
+    from privatile.core.decoding import Place
+    from privatile.federation.record.verify import Checks
+    from privatile.federation.setup.folder import Directory
+    from privatile.federation.study import FederationStudy
+    from privatile.run.tables import FolderFacts
 
 __all__ = ["extension"]
 
@@ -95,7 +95,7 @@ class _Leaderless:
         write_study(path, study)
 
     def facts(self, folder: Path) -> "FolderFacts":
-        from privatile.server.folder import FolderFacts
+        from privatile.run.tables import FolderFacts
 
         try:
             client = str(json.loads((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])

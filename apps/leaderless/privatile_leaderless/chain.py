@@ -33,7 +33,7 @@ nothing new in the lower slot c + 1.
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from privatile.core.canonical import canonical_json, text_digest
+from privatile.core.text import canonical_json, text_digest
 from privatile_leaderless.entries import (
     AnyEntry,
     Checkpoint,

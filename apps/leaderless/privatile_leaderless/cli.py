@@ -9,19 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
-from privatile.cli.options import existing, file, number, text
+from privatile.cli.options import (
+    ABORT,
+    NEEDS_YES,
+    YES,
+    ReadingOptions,
+    agree,
+    ask_first,
+    existing,
+    file,
+    number,
+    site_choices,
+    site_options,
+    text,
+    unit_words,
+    write_unit,
+)
 from privatile.cli.printing import echo
-from privatile.cli.reading_options import ReadingOptions
-from privatile.cli.service_options import write_unit
-from privatile.cli.site_options import agree, site_choices, site_options, unit_words
 from privatile.core.extensions import of_path
-from privatile.core.words import counted
+from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile_leaderless import extension, quorums
 
 if TYPE_CHECKING:
-    from privatile.federation.study.study import FederationStudy
+    from privatile.federation.study import FederationStudy
     from privatile_leaderless.folder import PeerFolder
 
 
@@ -51,8 +62,8 @@ def check_options(*, leaderless: bool, is_open: bool, hosts: Sequence[str], brok
 
 def write_study(path: Path, study: "FederationStudy") -> None:
     """What `privatile federation init --leaderless` writes: the study, and one invitation for all."""
-    from privatile.federation.setup.files import replace_file
-    from privatile.federation.study.study import study_toml
+    from privatile.federation.study import study_toml
+    from privatile.run.files import replace_file
     from privatile_leaderless.roster import write_peer_invitation
 
     if path.exists() and any(path.iterdir()):
@@ -107,7 +118,7 @@ def enroll(
     new_key: bool,
 ) -> None:
     """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
-    from privatile.api.folders import state_folder
+    from privatile.api.local_run import state_folder
     from privatile.federation.site.folder import enroll as enroll_site
     from privatile.federation.site.limits import COUNT_TWICE
     from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder, open_peer
@@ -175,7 +186,7 @@ def run(
     Starts the organization's own server, unless it runs none or --broker names others. Stop and start it at any time.
     """
     from privatile.federation.monitoring import start_logging
-    from privatile.federation.run.status import run_results
+    from privatile.federation.operations.status import run_results
     from privatile_leaderless.roster import PeerInvitation
     from privatile_leaderless.running import PeerOptions, run_peer
 
@@ -195,9 +206,9 @@ def run(
 
 
 def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
-    from privatile.api.folders import state_folder
-    from privatile.client.ledger.key_files import config_folder
-    from privatile.federation.run.units import systemd_unit
+    from privatile.api.local_run import state_folder
+    from privatile.client.ledger.integrity import config_folder
+    from privatile.federation.operations.units import systemd_unit
 
     words = ["peer", "run", str(folder.path.absolute()), *options]
     writes = (folder.path, folder.site, state_folder(), config_folder())
@@ -319,9 +330,9 @@ def release(make: Callable[..., None], *, folder: Path, output: Path, unfinished
 
 def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
     """Write the record, or sign the one that another peer has written."""
-    from privatile.federation.record.checks import Checks, VerificationFailed
     from privatile.federation.record.countersignature import read_statement, statement_lines
-    from privatile.federation.record.document import read_record, write_record
+    from privatile.federation.record.record import read_record, write_record
+    from privatile.federation.record.verify import Checks, VerificationFailed
     from privatile_leaderless.record import check_has_rounds, release_of_peers, sign_as_peer, verify
 
     study = directory.study()

@@ -9,7 +9,9 @@ accounts, built from the roster. None of this is trusted: what an entry says is 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from privatile.federation.setup.broker_configuration import (
+from privatile.federation import wire
+from privatile.federation.keys import PublicKeys
+from privatile.federation.setup.permissions import (
     CLIENT_LIMITS,
     BrokerFiles,
     BrokerSettings,
@@ -17,9 +19,7 @@ from privatile.federation.setup.broker_configuration import (
     user,
     written,
 )
-from privatile.federation.wire import subjects
-from privatile.federation.wire.keys import PublicKeys
-from privatile.server.web import address
+from privatile.run.web import address
 from privatile_leaderless.roster import PeerRoster
 
 LOG_ACCOUNT = "log"
@@ -62,7 +62,7 @@ def log_request(verb: str) -> str:
 def peer_permissions(identity: str, peer: str, verbs: Sequence[str] = READING) -> tuple[list[str], list[str]]:
     """(may publish, may subscribe) of one peer that may make these requests."""
     publish = [log_subject(identity, "*", peer), *(log_request(verb) for verb in verbs)]
-    return publish, [f"{subjects.inbox_prefix(peer)}.>"]
+    return publish, [f"{wire.inbox_prefix(peer)}.>"]
 
 
 def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys], makers: Collection[str]) -> dict[str, Any]:

@@ -19,11 +19,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from privatile.core.canonical import canonical_json, text_digest
 from privatile.core.messages import LARGEST_REAL
+from privatile.core.text import canonical_json, text_digest
 from privatile.estimator.plan import Ask
-from privatile.federation.wire.keys import PublicKeys
-from privatile.federation.wire.messages import (
+from privatile.federation.keys import PublicKeys
+from privatile.federation.wire import (
     LARGEST_ASK,
     MOST_LEVELS,
     AnswerMessage,
@@ -38,7 +38,7 @@ from privatile.federation.wire.messages import (
     Signed,
     read_signed,
 )
-from privatile.server.run_file import LONGEST_STAGE
+from privatile.run.run_file import LONGEST_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""

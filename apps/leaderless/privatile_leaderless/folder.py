@@ -18,15 +18,15 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
-from privatile.federation.setup.broker_configuration import BrokerSettings
+from privatile.federation.keys import KeyPair, read_key, same_fingerprint
 from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.check import Look
-from privatile.federation.setup.directory import Directory, FolderWords, Roster
-from privatile.federation.setup.files import read_json, replace_file, write_json
-from privatile.federation.study.study import FederationStudy, study_toml
-from privatile.federation.wire.keys import KeyPair, read_key, same_fingerprint
-from privatile.server.alarms import is_aborted, is_finished
-from privatile.server.run_file import RunStore
+from privatile.federation.setup.folder import Directory, FolderWords, Roster
+from privatile.federation.setup.permissions import BrokerSettings
+from privatile.federation.study import FederationStudy, study_toml
+from privatile.run.files import read_json, replace_file, write_json
+from privatile.run.run_file import RunStore
+from privatile.run.state import is_aborted, is_finished
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
 from privatile_leaderless.cluster import cluster_text
 from privatile_leaderless.roster import (

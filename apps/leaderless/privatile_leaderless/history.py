@@ -9,17 +9,17 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from privatile.core.canonical import canonical_json
+from privatile.core.text import canonical_json
 from privatile.errors import ProtocolError
-from privatile.estimator.ending import Reason
+from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
-from privatile.federation.coordinator.answer_intake import Accepted, AnswerIntake, LateLink
-from privatile.federation.coordinator.round_rules import IMPOSSIBLE, impossible_clients, must_wait_for
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import PublicKeys
-from privatile.federation.wire.messages import Link
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore, StoredRound
+from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.coordinator.service import IMPOSSIBLE, impossible_clients, must_wait_for
+from privatile.federation.keys import PublicKeys
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import Link
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
 from privatile_leaderless.chain import closed_chain
 from privatile_leaderless.decisions import Tally

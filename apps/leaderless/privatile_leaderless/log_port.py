@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import nats.errors
 
-from privatile.core.words import printable
+from privatile.core.text import printable
 from privatile.errors import BrokerError
+from privatile.federation import wire
+from privatile.federation.connection import Connection, Msg
 from privatile.federation.monitoring import facts
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Connection, Msg
 from privatile_leaderless.chain import payload_digest
 from privatile_leaderless.cluster import log_request, log_subject
 from privatile_leaderless.log_requests import RECOVER, REQUEST, SECOND, LogLost, LogRequests
@@ -67,8 +67,8 @@ class LogPort:
         self._nc = connection.nc
         self._peer = peer
         self._own = log_subject(identity, epoch, peer)
-        self._inbox = f"{subjects.inbox_prefix(peer)}.log"
-        self._receipts = f"{subjects.inbox_prefix(peer)}.receipt"
+        self._inbox = f"{wire.inbox_prefix(peer)}.log"
+        self._receipts = f"{wire.inbox_prefix(peer)}.receipt"
         self._outbox = Outbox()
         self._arrived: list[LogEntry] = []
         self._wake = asyncio.Event()

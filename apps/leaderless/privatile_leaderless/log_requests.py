@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import nats.errors
 
-from privatile.core.words import printable
+from privatile.core.text import printable
 from privatile.errors import BrokerError
-from privatile.federation.wire.connection import Connection
-from privatile.federation.wire.subjects import NAME
+from privatile.federation.connection import Connection
+from privatile.federation.wire import NAME
 from privatile_leaderless.cluster import log_request, log_stream, log_subject
 from privatile_leaderless.entries import LARGEST_ENTRY
 from privatile_leaderless.peer_file import LogEntry

@@ -7,13 +7,11 @@ from typing import Any
 
 from prometheus_client import Counter, Gauge
 
-from privatile.core.words import counted
-from privatile.federation.coordinator.journal import Journal
-from privatile.federation.coordinator.pending_notes import PendingNotes
-from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, facts
-from privatile.federation.progress import Progress
-from privatile.federation.study.study import FederationStudy
-from privatile.server.alarms import Alarm, all_kinds, silent_rounds
+from privatile.core.text import counted
+from privatile.federation.coordinator.journal import Journal, PendingNotes
+from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, Progress, facts
+from privatile.federation.study import FederationStudy
+from privatile.run.state import Alarm, all_kinds, silent_rounds
 from privatile_leaderless import extension
 from privatile_leaderless.happenings import Happening
 from privatile_leaderless.peer_file import EVIDENCE_ONLY

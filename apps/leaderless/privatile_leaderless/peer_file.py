@@ -26,12 +26,12 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from privatile.core.canonical import canonical_json
+from privatile.core.text import canonical_json
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import PublicKeys
-from privatile.server.run_file import RunStore, Statement
+from privatile.federation.keys import PublicKeys
+from privatile.federation.study import FederationStudy
+from privatile.run.run_file import RunStore, Statement
 from privatile_leaderless import TABLES
 from privatile_leaderless.chain import payload_digest, signed_value
 from privatile_leaderless.entries import AnyEntry, LevelAsk

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from privatile.core.toml_lines import Place
-from privatile.core.words import short
+from privatile.core.decoding import Place
+from privatile.core.text import short
 from privatile.errors import InputError
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.messages import LARGEST_ASK
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import LARGEST_ASK
 
 NOTE_BYTES = 900
 """A bound of a signed vote, or of a restored ledger, as a closed round holds it."""

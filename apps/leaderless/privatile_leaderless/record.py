@@ -18,13 +18,12 @@ from typing import Any
 import msgspec
 
 from privatile.client.ledger.ledger import Ledger
-from privatile.core.words import counted
+from privatile.core.text import counted
 from privatile.errors import InputError, StoreError
-from privatile.federation.record.checks import Checks
-from privatile.federation.record.common_checks import check_recomputed, check_study, named_keys, part, rounds_held
 from privatile.federation.record.countersignature import CountersignRefused, countersign
-from privatile.federation.record.document import (
+from privatile.federation.record.record import (
     canonical,
+    exchanges,
     is_signed,
     released_file,
     run_facts,
@@ -32,14 +31,26 @@ from privatile.federation.record.document import (
     spent,
     transcript_digest,
 )
-from privatile.federation.record.silence import check_ledgers, check_silence, check_unspent, flag_ledger_gaps
-from privatile.federation.record.transcript import exchanges
-from privatile.federation.record.verification import check_countersignatures, file_of_record, left_to_people
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.messages import Link
-from privatile.server.alarms import is_aborted
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.record.verify import (
+    Checks,
+    check_countersignatures,
+    check_ledgers,
+    check_recomputed,
+    check_silence,
+    check_study,
+    check_unspent,
+    file_of_record,
+    flag_ledger_gaps,
+    left_to_people,
+    named_keys,
+    part,
+    rounds_held,
+)
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import Link
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
+from privatile.run.state import is_aborted
 from privatile_leaderless import quorums
 from privatile_leaderless.folder import PeerFolder
 from privatile_leaderless.followed import follow_file

@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from privatile.core.canonical import canonical_json
+from privatile.core.text import canonical_json
 from privatile.errors import InputError
+from privatile.federation.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
-from privatile.federation.setup.files import read_json, write_json
 from privatile.federation.setup.invitation import study_rows
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import KeyPair, PublicKeys, fingerprint, verify
-from privatile.federation.wire.subjects import NAME
-from privatile.server.web import address
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import NAME
+from privatile.run.files import read_json, write_json
+from privatile.run.web import address
 from privatile_leaderless import quorums
 
 Format = Literal[1]

@@ -9,8 +9,8 @@ quarantine forbids it, the run pauses. It is *committed* when q peers have signe
 from collections.abc import Iterator
 
 from privatile.errors import ProtocolError
-from privatile.federation.coordinator.round_rules import may_close
-from privatile.federation.wire.messages import AskMessage, question_digest
+from privatile.federation.coordinator.service import may_close
+from privatile.federation.wire import AskMessage, question_digest
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import (

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from privatile.client.coins import Coins
 from privatile.client.ledger.file_systems import require_volume
+from privatile.client.randomizer import Coins
 from privatile.client.sources.source import Source
-from privatile.core.words import counted
+from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.run.hosting import Say, hosted
-from privatile.federation.run.join import JoinOptions, prepare_responder
-from privatile.federation.run.lock import lock_folder
+from privatile.federation.keys import PublicKeys, same_fingerprint
+from privatile.federation.operations.join import JoinOptions, prepare_responder
+from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.broker import EmbeddedBroker, reload_broker
 from privatile.federation.setup.certificates import ends_soon, issue_broker, read_certificate
-from privatile.federation.setup.directory import Roster
+from privatile.federation.setup.folder import Roster
 from privatile.federation.setup.invitation import check_url
 from privatile.federation.site.folder import Site
-from privatile.federation.wire.keys import PublicKeys, same_fingerprint
-from privatile.server.alarms import is_aborted, is_finished
-from privatile.server.folder import running_process
-from privatile.server.run_file import RunStore
+from privatile.run.locks import lock_folder
+from privatile.run.run_file import RunStore
+from privatile.run.state import is_aborted, is_finished
+from privatile.run.tables import running_process
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.folder import PeerFolder

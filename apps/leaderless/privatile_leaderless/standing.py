@@ -4,12 +4,12 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.coordinator.round_rules import may_close
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.keys import PublicKeys
-from privatile.federation.wire.messages import AnswerMessage, AskMessage, Link
-from privatile.server.coordinator import Track
+from privatile.federation.coordinator.intake import AnswerIntake
+from privatile.federation.coordinator.service import may_close
+from privatile.federation.keys import PublicKeys
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import AnswerMessage, AskMessage, Link
+from privatile.run.coordinator import Track
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import (

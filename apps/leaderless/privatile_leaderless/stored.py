@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError, StoreError
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
-from privatile.server.coordinator import stored_questions
-from privatile.server.run_file import RunStore, StoredRound
+from privatile.federation.study import FederationStudy
+from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.run.coordinator import stored_questions
+from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless.chain import closed_chain, first_chain
 from privatile_leaderless.entries import ClosedRound, LevelAsk, Note, PeerAnswer
 

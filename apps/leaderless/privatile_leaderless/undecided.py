@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from privatile.server.run_file import RunStore, Statement
+from privatile.run.run_file import RunStore, Statement
 
 MOST_UNDECIDED = 20
 """Decisions that are kept to be shown."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from privatile.errors import InputError
+from privatile.federation.keys import PublicKeys
 from privatile.federation.monitoring import facts
-from privatile.federation.setup.files import read_json, write_json
-from privatile.federation.wire.keys import PublicKeys
+from privatile.run.files import read_json, write_json
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.history import Quarantine
 

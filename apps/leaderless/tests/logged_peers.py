@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.opening import open_source
-from privatile.federation.run.join import JoinOptions, prepare_responder
+from privatile.client.sources.databases import open_source
+from privatile.federation.operations.join import JoinOptions, prepare_responder
 from privatile.federation.site.folder import Site, enroll
-from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile_leaderless import quorums
 from privatile_leaderless.folder import PeerFolder, ServerPlace, make_peer_folder
 from privatile_leaderless.peer_file import LogEntry, PeerLog

@@ -17,17 +17,17 @@ from typing import Any, NamedTuple
 import nats.errors
 import numpy as np
 
-from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.sources.opening import open_source
+from privatile.client.randomizer import Coins
+from privatile.client.sources.databases import open_source
 from privatile.estimator.plan import Ask
-from privatile.federation.run.join import JoinOptions
+from privatile.federation.connection import Backoff
+from privatile.federation.operations.join import JoinOptions
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.responder import GivenAnswer, given_answers
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.connection import Backoff
-from privatile.server.run_file import RunStore
+from privatile.federation.study import FederationStudy
+from privatile.run.run_file import RunStore
 from privatile_leaderless.cluster import log_request
 from privatile_leaderless.folder import PeerFolder, ServerPlace, make_peer_folder
 from privatile_leaderless.peer_file import PeerLog

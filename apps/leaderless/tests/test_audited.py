@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from peers_kit import Peers, leaderless
-from privatile.client.coins import OperatingSystemCoins
-from privatile.federation.run import join
-from privatile.federation.run.join import prepare_responder
+from privatile.client.randomizer import OperatingSystemCoins
+from privatile.federation.operations import join as join
+from privatile.federation.operations.join import prepare_responder
 from privatile.federation.site.responder import SiteResponder
 from privatile_leaderless import running
 from tests.federation.kit import Federation, make_study

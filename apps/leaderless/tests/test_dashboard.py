@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from peers_kit import Peers, leaderless
 from privatile.cli import main
-from privatile.dashboard.app import make_app
-from privatile.dashboard.live import find_run
-from privatile.federation.run.lock import lock_folder
-from privatile.federation.run.status import read_status
+from privatile.federation.operations.status import read_status
+from privatile.report.dashboard.app import make_app
+from privatile.report.dashboard.live import find_run
+from privatile.run.locks import lock_folder
 from privatile_leaderless.service import PeerService
 from test_peer_copies import Page
 from tests.dashboard.served import LOCAL, served, state_of, until
@@ -88,7 +88,7 @@ def test_the_command_takes_a_peers_folder(monkeypatch: pytest.MonkeyPatch, tmp_p
         shown.extend(paths)
         bound.close()
 
-    monkeypatch.setattr("privatile.dashboard.serving.run_server", serve)
+    monkeypatch.setattr("privatile.report.dashboard.serving.run_server", serve)
     done = CliRunner().invoke(main, ["dashboard", str(peers.folders["site1"].path)])
     assert done.exit_code == 0, done.output
     assert shown == [peers.folders["site1"].store_file]

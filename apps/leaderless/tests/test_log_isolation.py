@@ -12,7 +12,7 @@ import pytest
 
 from peers_kit import Peers, leaderless
 from privatile.errors import BrokerError
-from privatile.federation.wire.connection import Connection, connected
+from privatile.federation.connection import Connection, connected
 from privatile_leaderless.cluster import log_request, log_stream, log_subject
 from privatile_leaderless.log_port import LogPort
 from privatile_leaderless.log_requests import SECOND

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
+from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
 from privatile_leaderless.happenings import Happening, Kind
 from privatile_leaderless.notes import BY_CLIENT, PEER_METRICS, QUIET, UNTOLD, PeerNotes
 from privatile_leaderless.peer_file import EVIDENCE_ONLY, JOURNALED

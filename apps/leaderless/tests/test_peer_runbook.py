@@ -88,7 +88,7 @@ class Drill:
 
 def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # They are typed at a terminal, where what cannot be taken back is asked before.
-    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("privatile.cli.options.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     drill = Drill(tmp_path)
     first, second, third = names = tuple(drill.peers.study.clients)
     folders = drill.peers.folders

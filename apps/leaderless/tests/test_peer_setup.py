@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
+from privatile.federation.keys import KeyPair
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
-from privatile.federation.setup.broker_configuration import BrokerSettings
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.wire.keys import KeyPair
 from privatile_leaderless.cluster import MAKING, READING, cluster_accounts
 from privatile_leaderless.conduct import proposal_delay
 from privatile_leaderless.entries import Decision
@@ -212,7 +212,7 @@ def test_what_cannot_be_taken_back_is_asked_before(enrolled: Path, monkeypatch: 
         refused = call("peer", *words)
         assert (refused.exit_code, "--yes" in refused.output) == (2, True), refused.output
     assert not box.exists()
-    monkeypatch.setattr("privatile.cli.asking.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr("privatile.cli.options.sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     for words in (("vote", north, "--abort"), ("recover", north)):
         no = CliRunner().invoke(main, ["peer", *map(str, words)], input="n\n")
         assert (no.exit_code, "[y/N]" in no.output) == (1, True), no.output

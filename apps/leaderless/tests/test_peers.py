@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from peers_kit import Peers, leaderless, stream_leader
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.run.lock import lock_folder
-from privatile.federation.run.status import read_status
+from privatile.federation.operations.status import read_status
 from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.server.run_file import RunStore
+from privatile.run.locks import lock_folder
+from privatile.run.run_file import RunStore
 from privatile_leaderless.roster import write_peer_invitation
 from privatile_leaderless.running import catch_up, recover, vote
 from privatile_leaderless.service import PeerService

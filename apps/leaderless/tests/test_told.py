@@ -9,7 +9,7 @@ import pytest
 
 from logged_peers import Peers
 from privatile.federation.monitoring import Metrics
-from privatile.server.alarms import all_kinds
+from privatile.run.state import all_kinds
 from privatile_leaderless import extension
 from privatile_leaderless.notes import PEER_METRICS, PeerNotes
 from tests.federation.test_progress import clock, told

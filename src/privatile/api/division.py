@@ -3,15 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.column import ShuffledColumn
-from privatile.client.order.shuffle import shuffle
-from privatile.client.order.weight_classes import ClassRule
-from privatile.client.sources.cells import NO_ENTRY, Cell
-from privatile.client.sources.opening import open_source
-from privatile.client.sources.text_format import TextFormat
-from privatile.core.words import listed
+from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.weights import ClassRule
+from privatile.client.sources.csv import TextFormat
+from privatile.client.sources.databases import open_source
+from privatile.client.sources.source import NO_ENTRY, Cell
+from privatile.core.text import listed
 from privatile.errors import InputError
 from privatile.planning.options import Options
 

@@ -10,12 +10,11 @@ import numpy as np
 from privatile.api.groups import prepare_groups
 from privatile.api.local_run import Progress, prepare
 from privatile.client.sources.tables import is_stream
-from privatile.core.suggestions import meant, removed
+from privatile.core.text import meant, removed
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.result.groups import GroupResults
-from privatile.result.result import QuantileResult
-from privatile.result.results import Results
+from privatile.result.result import QuantileResult, Results
 
 
 @overload

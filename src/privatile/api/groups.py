@@ -16,18 +16,16 @@ import numpy as np
 
 from privatile.api.division import Division
 from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, new_run, opened
-from privatile.client.coins import Coins
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.column import HEAPS
-from privatile.client.order.shuffle import check_column
-from privatile.core.words import counted, listed, printable
+from privatile.client.order.shuffle import HEAPS, check_column
+from privatile.client.randomizer import Coins
+from privatile.core.text import counted, listed, printable
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
-from privatile.estimator.auto import FEWEST_ROUNDS
+from privatile.estimator.tuned import FEWEST_ROUNDS
 from privatile.inference.inference import settings_of_each
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
-from privatile.report.group_folder import INDEX, GroupEntry, GroupFolder, file_names
-from privatile.report.group_page import report_groups
+from privatile.report.groups import INDEX, GroupEntry, GroupFolder, file_names, report_groups
 from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.result import QuantileResult
 

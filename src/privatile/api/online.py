@@ -3,20 +3,17 @@
 from collections.abc import Mapping
 from numbers import Integral
 
-from privatile.core.client_names import by_client_name, client_name
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, units_inside
+from privatile.core.text import by_client_name, client_name
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, check_clients, check_level, shares
-from privatile.estimator.ending import End
-from privatile.estimator.open_plan import OpenPlan
-from privatile.estimator.plan import Ask
+from privatile.estimator.open_ended import End, OpenPlan
+from privatile.estimator.plan import Ask, begin, step
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.step import begin, step
 from privatile.inference.trajectory import Trajectory
-from privatile.result.moved import change_found, with_change
 from privatile.result.result import QuantileResult
-from privatile.result.summary import summarize
+from privatile.result.summary import change_found, summarize, with_change
 
 
 class OnlineQuantile:

@@ -9,11 +9,17 @@ import click
 from click.exceptions import Abort, Exit
 
 from privatile import __version__
-from privatile.cli.interrupts import remembered_interrupts, tell_of_interrupt
-from privatile.cli.printing import drop_what_cannot_be_written, echo, in_options, said_by_the_system, show_any_text
+from privatile.cli.printing import (
+    drop_what_cannot_be_written,
+    echo,
+    in_options,
+    remembered_interrupts,
+    said_by_the_system,
+    show_any_text,
+    tell_of_interrupt,
+)
 from privatile.core import extensions
-from privatile.core.suggestions import meant, removed
-from privatile.core.words import disarmed
+from privatile.core.text import disarmed, meant, removed
 from privatile.errors import PrivatileError
 
 __all__ = ["main"]
@@ -40,7 +46,15 @@ COMMANDS = {
     "doctor": "What is installed; are clock, randomness and disk fine?",
     "completion": "Teach your shell these commands.",
 }
-"""Command -> one line for --help. The module `privatile.cli.COMMAND` holds a click command of the same name."""
+"""Command -> one line for --help."""
+
+MODULES = {
+    **dict.fromkeys(("demo", "doctor", "completion"), "start"),
+    **dict.fromkeys(("report", "watch", "dashboard", "compare"), "see"),
+    **dict.fromkeys(("simulate", "paper"), "research"),
+    **dict.fromkeys(("enroll", "serve", "join", "release", "audit"), "federation"),
+}
+"""Command -> the module of `privatile.cli` that holds it, where it is not of the same name."""
 
 OLDER_NAMES = {"study": "simulate"}
 """Names that still work but are not listed."""
@@ -67,7 +81,7 @@ class LazyGroup(click.Group):
                 return extensions.find(known).command()
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"privatile.cli.{name}"), name)
+        command: click.Command = getattr(importlib.import_module(f"privatile.cli.{MODULES.get(name, name)}"), name)
         for known in extensions.installed():
             if name in known.options:
                 command = extensions.find(known).extend(name, command)

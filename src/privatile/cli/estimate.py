@@ -1,4 +1,9 @@
-"""`privatile estimate`: a quantile with its interval from a column."""
+"""`privatile estimate`: a quantile with its interval from a column, or one for every group.
+
+`privatile estimate --by COLUMN`: an estimate for every group, in one table.
+
+`privatile estimate`: a quantile with its interval from a column.
+"""
 
 import sys
 from pathlib import Path
@@ -6,29 +11,108 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.asking import confirm, previewed, say_spent
-from privatile.cli.dashboard_options import DashboardOptions, dashboard_options
 from privatile.cli.options import (
+    DashboardOptions,
+    ReadingOptions,
     choice,
     conditions,
+    confirm,
+    dashboard_options,
     file,
     flag,
     json_flag,
     number,
     numbers_by_client,
     one_for_all,
+    previewed,
+    reading_options,
+    say_spent,
     text,
 )
 from privatile.cli.printing import echo, echo_facts, echo_json
-from privatile.cli.reading_options import ReadingOptions, reading_options
+from privatile.core.text import counted
 from privatile.errors import InputError
+from privatile.planning.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from privatile.api.groups import GroupRuns
     from privatile.api.local_run import LocalRun
-    from privatile.client.order.column import ShuffledColumn
+    from privatile.client.order.shuffle import ShuffledColumn
     from privatile.planning.options import Options
+    from privatile.planning.preview import GroupPreview
+
+
+GROUPS_NOT_SAVED = (
+    "Nothing was saved: --save FOLDER keeps a file for every group, for report and compare. These records have "
+    "answered."
+)
+
+
+def estimate_groups(
+    data: object, options: Options, *, dry_run: bool, yes: bool, as_json: bool, dashboard: bool, explain: bool
+) -> None:
+    """Ask every group and print the table; or only say what it would cost and give."""
+    from privatile.api.groups import prepare_groups
+    from privatile.cli.options import confirm, say_spent
+
+    pass
+    from privatile.cli.printing import rounds_bar
+
+    for given, option in ((dashboard, "--dashboard"), (explain, "--explain")):
+        if given:
+            raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
+    groups = prepare_groups(data, options)
+    if groups.division.how_read:
+        echo(groups.division.how_read, err=True)
+    say_missing(groups.division.columns.values(), options)
+    say_look_alikes(groups.division.holders())
+    if groups.ungrouped:
+        word = "would not be asked" if dry_run else "not asked"
+        echo(f"{counted(groups.ungrouped, 'record')} without {groups.named}: {word}.", err=True)
+    if dry_run:
+        echo_facts(_previewed(groups), as_json)
+        return
+    finished = sum(run.store is not None and run.store.finished is not None for run in groups.runs)
+    begun = sum(run.store is not None for run in groups.runs) - finished
+    if finished or begun:
+        echo(
+            f"Finished: {finished:,} of {len(groups.runs):,} runs; their people are not asked again."
+            + (f" Going on where they stopped: {begun:,}." if begun else ""),
+            err=True,
+        )
+    else:
+        confirm(lambda: _previewed(groups), yes=yes)
+    with rounds_bar(f"asking {len(groups.runs)} group(s)", unit="groups") as progress:
+        results = groups.complete(progress, keep=True)
+    echo_facts(results, as_json)
+    sys.stdout.flush()
+    # Only now are the results safe: had printing failed, the same command would show them again.
+    groups.discard()
+    if options.spend_again:
+        say_spent(groups.runs)
+    if options.save is None:
+        echo(GROUPS_NOT_SAVED, err=True)
+    else:
+        echo(
+            f"One page and one figure of them: privatile report {options.save} -o groups.html --figure groups.svg",
+            err=True,
+        )
+
+
+def _previewed(groups: "GroupRuns") -> "GroupPreview":
+    """What the runs would cost and give, with what their ledger knows by now."""
+    from privatile.cli.options import account_of
+    from privatile.planning.preview import GroupPreview, GroupWidth
+
+    widths = tuple(
+        GroupWidth(group.name, group.records, None if group.run is None else group.run.spec, group.why)
+        for group in groups.groups
+    )
+    account = account_of(groups.runs, groups.ledger)
+    return GroupPreview(groups.named, widths, account)
+
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
@@ -231,7 +315,7 @@ def estimate(
             "for real people and takes its randomness from the operating system only."
         )
     from privatile.api.local_run import prepare
-    from privatile.core.words import is_address
+    from privatile.core.text import is_address
     from privatile.planning.options import Options, read_options, read_weights
 
     given: dict[str, Any] = {}
@@ -255,7 +339,7 @@ def estimate(
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
     if options.by is not None:
-        from privatile.cli.by_group import estimate_groups
+        pass
 
         shown = {"dashboard": dashboard.wanted, "explain": explain}
         estimate_groups(source, options, dry_run=dry_run, yes=yes, as_json=as_json, **shown)
@@ -312,7 +396,7 @@ def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None
 
 def say_look_alikes(clients: "Iterable[str]") -> None:
     """Before anyone is asked: names that may be one client, and count as several."""
-    from privatile.core.client_names import look_alikes
+    from privatile.core.text import look_alikes
 
     for names in look_alikes(clients):
         listed = " and ".join(repr(name) for name in names)
@@ -324,7 +408,7 @@ def say_look_alikes(clients: "Iterable[str]") -> None:
 
 
 def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions, yes: bool) -> None:
-    from privatile.cli.progress import rounds_bar
+    from privatile.cli.printing import rounds_bar
 
     if run.store is not None:
         state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"

@@ -1,30 +1,307 @@
-"""`privatile federation`: set up a federation, admit clients, look after a run."""
+"""`privatile federation`, `enroll`, `serve`, `join`, `release` and `audit`.
 
+Options of `privatile federation`: numbers by client, and what an open study is given.
+
+`privatile enroll`: make a client's key on its own machine.
+
+`privatile serve`: run a federation's coordinator.
+
+`privatile join`: run a federation's client next to its data.
+
+`privatile release`: the signed record of a federation's run.
+
+`privatile audit`: measure the privacy of a client from outside.
+
+`privatile federation`: set up a federation, admit clients, look after a run.
+"""
+
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.asking import ABORT, NEEDS_YES, YES, ask_first
-from privatile.cli.federation_options import by_client, by_size, open_settings, whole_numbers
-from privatile.cli.options import json_flag
+from privatile.cli.options import (
+    ABORT,
+    NEEDS_YES,
+    YES,
+    DashboardOptions,
+    ReadingOptions,
+    agree,
+    ask_first,
+    dashboard_options,
+    file,
+    json_flag,
+    number,
+    numbers_by_client,
+    one_for_all,
+    operations_arguments,
+    service_options,
+    site_choices,
+    site_options,
+    unit_words,
+    write_unit,
+)
 from privatile.cli.printing import echo, echo_facts
-from privatile.errors import InputError, require
+from privatile.errors import InputError, PrivatileError, require
 
 if TYPE_CHECKING:
-    from privatile.federation.setup.directory import Directory
+    from privatile.federation.setup.folder import Directory
+
+
+def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> dict[str, float]:
+    """`NUMBER` for all clients, `CLIENT=NUMBER` for one.
+
+    >>> by_client("epsilon", ("1", "north=0.5"), ("north", "south"))
+    {'north': 0.5, 'south': 1.0}
+    """
+    numbers, values = numbers_by_client(option, given)
+    for name in values:
+        if name not in clients:
+            raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
+    common = one_for_all(option, numbers)
+    if common is not None:
+        values = dict.fromkeys(clients, common) | values
+    return {client: values[client] for client in clients if client in values}
+
+
+def whole_numbers(values: dict[str, float]) -> dict[str, Any]:
+    """Whole numbers as integers; others stay as they are, for the study to refuse.
+
+    >>> whole_numbers({"north": 5000.0, "south": 99.5})
+    {'north': 5000, 'south': 99.5}
+    """
+    return {name: int(value) if value.is_integer() else value for name, value in values.items()}
+
+
+def by_size(records: dict[str, Any]) -> dict[str, float]:
+    """Weights in proportion to the records that each client agrees to answer with.
+
+    >>> by_size({"north": 3000, "south": 1000})
+    {'north': 0.75, 'south': 0.25}
+    """
+    total = sum(records.values())
+    return {name: count / total for name, count in records.items()} if total > 0 else {}
+
+
+ARRIVALS = ("round_answers", "end_date", "end_answers", "end_width")
+
+
+def open_settings(is_open: bool, study: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a study, an open one or not; refused where options of the one are given for the other."""
+    arrivals = {name: value for name in ARRIVALS if (value := study.pop(name)) is not None}
+    if is_open and study["design"] not in ("auto", "open"):
+        raise InputError(f"--open is a design of its own: leave out --design; got {study['design']!r:.40}.")
+    if is_open or study["design"] == "open":
+        return {**{name: value for name, value in study.items() if value is not None}, "design": "open"} | (
+            {"arrivals": arrivals} if arrivals else {}
+        )
+    if arrivals:
+        given = ", ".join(f"--{name.replace('_', '-')}" for name in arrivals)
+        raise InputError(f"{given} go with --open: other studies end after their rounds.")
+    return {**study, "rounds": 200 if study["rounds"] is None else study["rounds"]}
+
+
+@click.command()
+@click.argument("invitation", type=click.Path(path_type=Path))
+@file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
+@number("--max-epsilon", "NUMBER", "This site's own limit: the most one person may spend for life. Said once.")
+@click.option("--new-key", is_flag=True, help="Replace this site's key; the organizer must admit the new one.")
+def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_key: bool) -> None:
+    """Make this site's key and limits, and the enrolment file to send back. The key never leaves this machine."""
+    from privatile.api.local_run import state_folder
+    from privatile.federation.setup.folder import check_coordinated
+    from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.site.folder import Site
+    from privatile.federation.site.folder import enroll as enroll_site
+    from privatile.federation.site.limits import COUNT_TWICE
+
+    check_coordinated(invitation)
+    invited = read_invitation(invitation)
+    for label, text in invited.rows():
+        echo(f"{label:>18}  {text}")
+    place = site or state_folder()
+    if max_epsilon is None and sys.stdin.isatty() and not Site(place, invited.client).limits_file.exists():
+        echo("\nThis site has no limits yet. They are its own, for all studies, whatever a study asks for.")
+        max_epsilon = click.prompt("The most that one person may spend for life (epsilon)", type=float)
+    made = enroll_site(invited, place, max_epsilon=max_epsilon, new_key=new_key)
+    echo(f"\n{'limits':>18}  {made.limits_file}  <- what this site allows; read and edit it")
+    echo(f"{'':>18}  {COUNT_TWICE}")
+    echo(f"{'ledger':>18}  {made.ledger_file}  <- who has answered, for all studies")
+    echo(f"{'send back':>18}  {made.enrolment_file}")
+    echo(f"{'your fingerprint':>18}  {made.key().public.fingerprint}")
+    echo("\nRead your fingerprint to the organizer by telephone, and have theirs (coordinator) read to you.")
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--broker", "brokers", multiple=True, metavar="URL", help="tls://host:port of your own broker.")
+@click.option(
+    "--replicas", type=click.IntRange(1), default=1, show_default=True, help="Copies that a broker cluster keeps."
+)
+@service_options
+@dashboard_options
+@click.option("--exit-when-paused", is_flag=True, help="Exit with code 3 instead of waiting when the run pauses.")
+@click.option("--verbose", is_flag=True, help="Log every round.")
+def serve(
+    folder: Path,
+    json_logs: bool,
+    verbose: bool,
+    dashboard: DashboardOptions,
+    install_unit: Path | None,
+    **options: Any,
+) -> None:
+    """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
+    from privatile.federation.monitoring import start_logging
+    from privatile.federation.operations.folders import open_organizer
+    from privatile.federation.operations.serve import ServeOptions, serve_run
+
+    directory = open_organizer(folder)
+    if install_unit is not None:
+        from privatile.federation.operations.units import systemd_unit
+
+        arguments = ["serve", str(folder.absolute()), "--json-logs", "--replicas", str(options["replicas"])]
+        arguments += [text for url in options["brokers"] for text in ("--broker", url)]
+        arguments += operations_arguments(*(options[name] for name in ("ops_port", "ops_host", "ops_names")))
+        unit = systemd_unit(f"coordinator of {folder.name}", arguments, [folder])
+        write_unit(install_unit, directory.study().identity, unit)
+        return
+    start_logging(as_json=json_logs, verbose=verbose)
+    with dashboard.running(directory.store_file):
+        end = serve_run(directory, ServeOptions(**options), lambda line: echo(line, err=True))
+        if end == "finished":
+            from privatile.federation.operations.status import run_results
+
+            shown = "\n\n".join(str(result) for result in run_results(directory))
+            echo(shown or "The run is over and has no interval: too few have answered.")
+        else:
+            more = " `privatile serve` continues it." if end == "stopped" else ""
+            echo(f"The run is {end}.{more}", err=True)
+        sys.stdout.flush()
+        dashboard.linger(at_a_terminal=False)
+
+
+@click.command()
+@click.argument("invitation", type=click.Path(path_type=Path))
+@site_options
+@file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
+@click.option("--verbose", is_flag=True, help="Log every answer.")
+def join(
+    invitation: Path,
+    source: str | None,
+    site: Path | None,
+    yes: bool,
+    install_unit: Path | None,
+    json_logs: bool,
+    verbose: bool,
+    policy: Path | None,
+    reading: ReadingOptions,
+    **values: Any,
+) -> None:
+    """Answer a study's questions from this site's own file until the study ends. Connects outward only.
+
+    Each record answers once: the ledger in the site's folder makes sure of it. The file policy.toml in the same folder
+    sets this site's limits; what exceeds them is refused, whatever the study asks.
+    """
+    from privatile.api.local_run import state_folder
+    from privatile.client.ledger.integrity import config_folder
+    from privatile.federation.monitoring import start_logging
+    from privatile.federation.operations.join import join_run
+    from privatile.federation.operations.units import systemd_unit
+    from privatile.federation.setup.folder import check_coordinated
+    from privatile.federation.setup.invitation import read_invitation
+    from privatile.federation.site.folder import find_site
+
+    check_coordinated(invitation)
+    invited = read_invitation(invitation)
+    place = find_site(site or state_folder(), invited, invitation)
+    options = site_choices(reading, policy, values)
+    if install_unit is not None:
+        arguments = ["join", str(invitation.absolute()), "--site", str(place.path.absolute())]
+        arguments += unit_words(source, reading, options)
+        writes = (place.path, state_folder(), config_folder())
+        write_unit(install_unit, invited.client, systemd_unit(f"client {invited.client}", arguments, writes))
+        return
+    rows = reading.data(source, "--source")
+    agree(invited.rows(), "Answer this study?", yes=yes)
+    start_logging(as_json=json_logs, verbose=verbose)
+    end = join_run(invited, place, rows, options, lambda line: echo(line, err=True))
+    echo(f"The study is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("record.json"), show_default=True)
+@click.option("--unfinished", is_flag=True, help="Release a run that has not finished; the record says so.")
+def release(folder: Path, output: Path, unfinished: bool) -> None:
+    """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
+    from privatile.federation.operations.folders import open_organizer
+    from privatile.federation.record.record import release as make
+    from privatile.federation.record.record import write_record
+
+    record = make(open_organizer(folder), unfinished=unfinished)
+    write_record(record, output)
+    for result in record["body"]["results"]:
+        for caveat in result["caveats"]:
+            if caveat["code"] == "unfinished":
+                echo(f"Before you use it: {caveat['text']}", err=True)
+    echo(
+        f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
+        f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "
+        f"--transcript {shlex.quote(str(folder / 'run.db'))} --countersign --invitation INVITATION.json"
+    )
+
+
+@click.command()
+@click.option("--epsilon", type=float, required=True, help="The budget that the client claims to keep.")
+@click.option(
+    "--off", type=float, default=0.02, show_default=True, help="Find a truth rate that is wrong by this share."
+)
+@click.option("--command", help="Another client to audit; it takes the arguments of `privatile join`.")
+def audit(epsilon: float, off: float, command: str | None) -> None:
+    """Run the real client against planted data and measure what its answers and its files give away.
+
+    Several sites are asked as in a real run, again from copies of their folders, under another study, and in cohorts of
+    1 to 100 and large ones. An honest client fails at most once in 1,000 audits. A truth rate wrong by --off is found
+    999 times in a thousand (900,000 reports at epsilon 1). At epsilon 1 and --off 0.02 also found, 99 times in 100:
+    noise with 0.75 of its variance or less, 7% of the records of cohorts below 100 telling the truth, 40% of the coins
+    used twice; for other values this was not measured. No audit finds a client that recognises it, or that leaks by
+    another way than counts and files.
+    """
+    from privatile.federation.audit.audit import audit as measure
+
+    if not 0.0 < off < 1.0:
+        raise InputError(f"--off is a share and must lie inside (0, 1); got {off:g}. 0.02 finds a rate wrong by 2%.")
+    found = measure(epsilon, _words(command), off=off, say=lambda line: echo(line, err=True))
+    echo(found.to_text())
+    if not found.passed:
+        raise PrivatileError("the client does not pass the audit; see above.")
+
+
+def _words(command: str | None) -> list[str] | None:
+    if command is None:
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = []
+    if not words or shutil.which(words[0]) is None:
+        raise InputError(f"--command takes a program and its first arguments; {command!r} starts no program here.")
+    # The client runs in a folder of its own: a file that is named here is named from there.
+    return [str(Path(word).absolute()) if Path(word).exists() else word for word in words]
 
 
 def _directory(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
     # Imported when a command is called: --help works without the extra, and at once.
-    from privatile.federation.run.folders import open_organizer
+    from privatile.federation.operations.folders import open_organizer
 
     return open_organizer(path)
 
 
 def _any_folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
-    from privatile.federation.run.folders import open_folder
+    from privatile.federation.operations.folders import open_folder
 
     return open_folder(path)
 
@@ -112,9 +389,9 @@ def init(
     **study: Any,
 ) -> None:
     """Write a new federation into DIR: study, authority, keys, one invitation per client."""
-    from privatile.federation.setup.broker_configuration import BrokerSettings
-    from privatile.federation.setup.directory import initialize, new_identity
-    from privatile.federation.study.study import FederationStudy
+    from privatile.federation.setup.folder import initialize, new_identity
+    from privatile.federation.setup.permissions import BrokerSettings
+    from privatile.federation.study import FederationStudy
 
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
@@ -158,7 +435,7 @@ def invite(directory: "Directory", brokers: tuple[str, ...]) -> None:
 @click.option("--fingerprint", help="As the site read it out to you; asked for when not given.")
 def admit(directory: "Directory", enrolment: Path, fingerprint: str | None) -> None:
     """Admit a client's key, or replace its old one. The fingerprint comes from the site, by telephone."""
-    from privatile.federation.setup.directory import admit as admit_key
+    from privatile.federation.setup.folder import admit as admit_key
     from privatile.federation.setup.invitation import read_enrolment
 
     given = read_enrolment(enrolment)
@@ -174,7 +451,7 @@ def admit(directory: "Directory", enrolment: Path, fingerprint: str | None) -> N
 @click.argument("client")
 def revoke(directory: "Directory", client: str) -> None:
     """Take a client's key away, for good. The run pauses once its patience is over."""
-    from privatile.federation.setup.directory import revoke as revoke_key
+    from privatile.federation.setup.folder import revoke as revoke_key
 
     reloaded = revoke_key(directory, client)
     echo(f"{client} is revoked." + (" The broker knows, and has cut it off." if reloaded else ""))
@@ -190,7 +467,7 @@ def revoke(directory: "Directory", client: str) -> None:
 )
 def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float | None) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
-    from privatile.federation.setup.directory import add_client
+    from privatile.federation.setup.folder import add_client
 
     add_client(directory, client, epsilon, records, weight)
     echo(f"{client} is in the study (hash {directory.study().digest[:16]}). All invitations are new: send them.")
@@ -203,7 +480,7 @@ def add(directory: "Directory", client: str, epsilon: float, records: int, weigh
 @click.option("--listen", help="Address to listen on from now on.")
 def renew(directory: "Directory", hosts: tuple[str, ...], port: int | None, listen: str | None) -> None:
     """Issue the broker's certificate again, for the same or other names; clients trust it as they did."""
-    from privatile.federation.setup.directory import renew as renew_certificate
+    from privatile.federation.setup.folder import renew as renew_certificate
 
     renew_certificate(directory, hosts=hosts, port=port, listen=listen)
     echo("The certificate is new. A running broker uses it after the next `privatile serve`.")
@@ -218,7 +495,7 @@ def check(directory: "Directory", as_json: bool) -> None:
     Ends with 1 while a client is missing: not admitted, never heard, silent or in quarantine; and where the run's
     process has ended without being asked to.
     """
-    from privatile.federation.run.check_report import look
+    from privatile.federation.operations.status import look
 
     report = look(directory)
     if as_json or report.to_text():
@@ -234,7 +511,7 @@ def check(directory: "Directory", as_json: bool) -> None:
 @json_flag("The state")
 def status(directory: "Directory", as_json: bool) -> None:
     """Where the run stands."""
-    from privatile.federation.run.status import read_status
+    from privatile.federation.operations.status import read_status
 
     echo_facts(read_status(directory), as_json)
 
@@ -249,7 +526,7 @@ def backup(folder: Path, to: Path, keys: bool) -> None:
     A site's folder is the one named with --site, else ~/.local/state/privatile. A ledger that is put back
     answers nobody until that is declared: `privatile join … --restored`, or `privatile ledger restored`.
     """
-    from privatile.federation.run.backup import back_up
+    from privatile.federation.operations.commands import back_up
 
     echo(back_up(folder, to, keys=keys).to_text())
 
@@ -258,7 +535,7 @@ def backup(folder: Path, to: Path, keys: bool) -> None:
 @DIRECTORY
 def stop(directory: "Directory") -> None:
     """Stop the coordinator after the round in hand; `privatile serve` continues later."""
-    from privatile.federation.run.requests import stop_coordinator
+    from privatile.federation.operations.commands import stop_coordinator
 
     echo(stop_coordinator(directory))
 
@@ -267,7 +544,7 @@ def stop(directory: "Directory") -> None:
 @DIRECTORY
 def close(directory: "Directory") -> None:
     """End an open run after the round in hand; what was answered counts."""
-    from privatile.federation.run.requests import close_run
+    from privatile.federation.operations.commands import close_run
 
     echo(close_run(directory))
 
@@ -277,7 +554,7 @@ def close(directory: "Directory") -> None:
 @YES
 def abort(directory: "Directory", yes: bool) -> None:
     """End the run for good and tell the clients. What was answered stays spent. Asks before, or needs --yes."""
-    from privatile.federation.run.requests import abort_run
+    from privatile.federation.operations.commands import abort_run
 
     ask_first(ABORT, f": {NEEDS_YES}", yes=yes)
     echo(abort_run(directory))
@@ -304,7 +581,7 @@ def derive(
 
     Keys and admissions of the others stay. The estimand is another: the mixture of the clients that are left.
     """
-    from privatile.federation.run.derive import derive as derive_directory
+    from privatile.federation.operations.folders import derive as derive_directory
 
     left = tuple(name for name in directory.study().clients if name not in without)
     weights = by_client("weight", weight, left)
@@ -318,7 +595,7 @@ def derive(
 @click.option("--readmit", "clients", multiple=True, required=True, metavar="NAME", help="Count its answers again.")
 def resume(directory: "Directory", clients: tuple[str, ...]) -> None:
     """Decide about quarantined clients. Going on without a client is a new study: its estimand is another."""
-    from privatile.federation.run.requests import readmit
+    from privatile.federation.operations.commands import readmit
 
     for client in clients:
         echo(readmit(directory, client))
@@ -335,8 +612,8 @@ def demo(sites: int, once: bool) -> None:
     """
     for module in ("nats", "starlette"):  # before anything of the federation is imported
         require(module, "federation,broker,dashboard")
-    from privatile.cli.dashboard_options import DashboardOptions
-    from privatile.federation.run.demo import running_demo
+    from privatile.cli.options import DashboardOptions
+    from privatile.federation.operations.demo import running_demo
 
     page = DashboardOptions(not once, None, None, keep=not once)
     rounds = 200 if once else 1000  # half a minute, to have something to look at

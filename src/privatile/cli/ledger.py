@@ -9,7 +9,7 @@ import click
 
 from privatile.cli.options import file, json_flag
 from privatile.cli.printing import echo, echo_json
-from privatile.core.words import counted, printable
+from privatile.core.text import counted, printable
 
 if TYPE_CHECKING:
     from privatile.client.ledger.ledger import Ledger
@@ -21,7 +21,7 @@ SAME = file("--ledger", "FILE", "The same as PATH.")
 
 def _the_ledger(path: Path | None, ledger: Path | None) -> Path:
     """The ledger that a command is about: by its argument or by its option, else one's own."""
-    from privatile.api.folders import ledger_path
+    from privatile.api.local_run import ledger_path
     from privatile.errors import InputError
 
     if path is not None and ledger is not None:
@@ -49,9 +49,9 @@ def show(context: click.Context, path: Path | None, ledger: Path | None, as_json
     First the ledger is checked as `verify` does it. If its key is not here, the statement says that it is not checked.
     If the ledger was altered, the statement says so and the exit code is 1.
     """
+    from privatile.client.ledger.datasets import statement
     from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.statement import statement
-    from privatile.result.number_words import finite
+    from privatile.result.shown import finite
 
     with Ledger.open(_the_ledger(path, ledger), create=False, read_only=True) as book, book.reading():
         verifies, found = _checked(book)
@@ -135,9 +135,9 @@ def _spent(epsilon: float, restored: bool) -> str:
 @LEDGER
 def release(run: str, ledger: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
-    from privatile.api.folders import ledger_path
+    from privatile.api.local_run import ledger_path
+    from privatile.client.ledger.account import release_run
     from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.reservations import release_run
 
     with Ledger.open(ledger or ledger_path(), create=False) as book:
         released = release_run(book, run)
@@ -152,7 +152,7 @@ def new_people(number: int, ledger: Path | None) -> None:
 
     Taken on your word, and not taken back: what they have spent is then no longer added to what others have.
     """
-    from privatile.api.folders import ledger_path
+    from privatile.api.local_run import ledger_path
     from privatile.client.ledger.datasets import say_new
     from privatile.client.ledger.ledger import Ledger
 
@@ -203,9 +203,9 @@ def restored(ledger: Path | None) -> None:
 
     The clients of a federation do this themselves when they join with --restored.
     """
-    from privatile.api.folders import ledger_path
+    from privatile.api.local_run import ledger_path
     from privatile.client.ledger.ledger import Ledger
-    from privatile.client.ledger.restores import mark_restored
+    from privatile.client.ledger.restore import mark_restored
 
     with Ledger.open(ledger or ledger_path(), create=False, restored=True) as book:
         told = mark_restored(book)

@@ -1,15 +1,44 @@
-"""Options of commands: short forms of the kinds that recur, and how their values are read.
+"""Options of commands: their short forms, how values are read, and what several commands share.
+
+Options of commands: short forms of the kinds that recur, and how their values are read.
 
 An option that is not given is None, so that what a file says in its place stays.
+
+The options that say where records come from and how they are written, for every command that reads them.
+
+The options of a run's dashboard, for every command that has one.
+
+The options of commands that run as services: their operations page, their log, their unit.
+
+Questions before what cannot be taken back: agreement, an end for good, records that answer only once.
+
+The options of a site that answers from its own file: those of `privatile join`.
+
+Also the question whether to take part, and the words of a unit that does so.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from privatile.cli.printing import echo
 from privatile.errors import InputError
+
+if TYPE_CHECKING:
+    from privatile.api.local_run import LocalRun
+    from privatile.client.ledger.ledger import Ledger
+    from privatile.federation.operations.join import JoinOptions
+    from privatile.planning.preview import Account, GroupPreview, Preview
+    from privatile.report.dashboard.serving import DashboardAddress
+
 
 Decorator = Callable[[Any], Any]
 
@@ -118,3 +147,376 @@ def conditions(given: Sequence[str]) -> str | dict[str, str] | None:
             )
         found[column] = entry
     return found or None
+
+
+READING = (
+    text(
+        "--sql",
+        "QUERY",
+        "Rows of a database, as a SELECT with ORDER BY: of an SQLite or DuckDB file, or of a database by its address.",
+    ),
+    text(
+        "--database-url-env",
+        "NAME",
+        "Variable of the environment with the database's address, its password included, in place of a file. Any "
+        "database that SQLAlchemy knows.",
+    ),
+    file("--database-url-file", "FILE", "The same, from the first line of a file that only you can read."),
+    text(
+        "--delimiter",
+        "SIGN",
+        "Between the columns of a CSV file: comma, semicolon, tab, pipe or any sign. Found out unless given.",
+    ),
+    text("--decimal", "point|comma", "Before the decimals of its numbers. Found out unless given, or refused."),
+    text(
+        "--thousands",
+        "MARK",
+        "Between their thousands: point, comma, space, apostrophe or none. Unless given: comma with decimal points, "
+        "point with decimal commas.",
+    ),
+    text("--unit", "TEXT", "Beside its numbers, before or after: € or USD or kg."),
+)
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What the command line says about it."""
+
+    sql: str | None
+    database_url_env: str | None
+    database_url_file: Path | None
+    delimiter: str | None
+    decimal: str | None
+    thousands: str | None
+    unit: str | None
+
+    @property
+    def is_by_address(self) -> bool:
+        """Whether a database's address takes the place of a file."""
+        return self.database_url_env is not None or self.database_url_file is not None
+
+    @property
+    def text_format(self) -> dict[str, str | None]:
+        """How a CSV file is written."""
+        return {name: getattr(self, name) for name in ("delimiter", "decimal", "thousands", "unit")}
+
+    def data(self, file: str | Path | None, option: str, sql: str | None = None) -> object:
+        """The one place that records come from: a file, or a database by its address with a query."""
+        from privatile.client.sources.databases import DatabaseUrl, address_refused
+        from privatile.core.text import is_address
+
+        if not self.is_by_address:
+            if file is None:
+                raise InputError(f"{option} is missing: name a file, or a database with --database-url-file and --sql.")
+            if is_address(str(file)):
+                raise address_refused()
+            return file
+        if file is not None:
+            raise InputError(f"{option} and the address of a database exclude each other: records come from one place.")
+        if self.sql is None and sql is None:
+            raise InputError("a database by its address needs a query: --sql 'SELECT … ORDER BY …'.")
+        if self.database_url_env is None:
+            return DatabaseUrl.from_file(self.database_url_file or Path())
+        if self.database_url_file is not None:
+            raise InputError("--database-url-env and --database-url-file exclude each other: give one of them.")
+        return DatabaseUrl.from_environment(self.database_url_env)
+
+    def arguments(self) -> list[str]:
+        """The same on the command line of a service, with full paths."""
+        if self.database_url_env is not None:
+            raise InputError(
+                "a service does not have your environment. Put the database's address into a file that only its user "
+                "can read: --database-url-file FILE."
+            )
+        path = self.database_url_file
+        given = {**asdict(self), "database_url_file": None if path is None else str(path.absolute())}
+        return [
+            word for name, said in given.items() if said is not None for word in (f"--{name.replace('_', '-')}", said)
+        ]
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them; the command gets one argument, `reading`."""
+    names = [field.name for field in fields(ReadingOptions)]
+
+    @wraps(command)
+    def with_options(*args: Any, **values: Any) -> Any:
+        reading = ReadingOptions(**{name: values.pop(name) for name in names})
+        return command(*args, reading=reading, **values)
+
+    given: Callable[..., Any] = with_options
+    for option in reversed(READING):
+        given = option(given)
+    return given
+
+
+@dataclass(frozen=True)
+class DashboardOptions:
+    """What the command line asks for."""
+
+    flag: bool
+    at: str | None
+    tls: tuple[Path, Path] | None
+    keep: bool = False
+    prefix: str = "dashboard-"
+    """What the names of --dashboard-at and --dashboard-tls begin with, at this command."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is to be a dashboard at all."""
+        return self.flag or self.at is not None or self.keep
+
+    @contextlib.contextmanager
+    def running(self, path: str | Path) -> Iterator[None]:
+        """A dashboard of the run's file while the block lasts; its address is printed."""
+        if not self.wanted:
+            yield
+            return
+        from privatile.report.dashboard.serving import run_dashboard
+
+        with run_dashboard(Path(path), self.address()) as page:
+            echo(f"dashboard: {page.url}", err=True)
+            yield
+
+    def address(self) -> "DashboardAddress":
+        """Where it listens."""
+        from privatile.report.dashboard.serving import DashboardAddress
+
+        host, port = self._address()
+        certificate, key = self.tls or (None, None)
+        return DashboardAddress(host, port, certificate, key)
+
+    def __post_init__(self) -> None:
+        self._address()  # a wrong one is refused before anyone is asked
+        for path in self.tls or ():
+            if not path.is_file():
+                raise InputError(f"--{self.prefix}tls takes the files of a certificate and its key; {path} is none.")
+
+    def _address(self) -> tuple[str, int]:
+        if self.at is None:
+            return "127.0.0.1", 0
+        host, _, port = self.at.rpartition(":")
+        if not host or not (port.isdecimal() and int(port) < 1 << 16):
+            raise InputError(f"--{self.prefix}at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
+        return host.removeprefix("[").removesuffix("]"), int(port)
+
+    def linger(self, *, at_a_terminal: bool = True) -> None:
+        """Keep the page open until Ctrl-C: with --keep, or for the person at the terminal."""
+        if self.keep or (at_a_terminal and self.wanted and sys.stdin.isatty()):
+            echo("the dashboard stays open until you press Ctrl-C.", err=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                threading.Event().wait()
+
+
+def address_options(prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Where the dashboard listens, and with which certificate: --at and --tls, behind a prefix."""
+
+    def with_address(command: Callable[..., Any]) -> Callable[..., Any]:
+        where = click.option(
+            f"--{prefix}at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."
+        )
+        tls = click.option(
+            f"--{prefix}tls",
+            nargs=2,
+            type=click.Path(path_type=Path),
+            metavar="CERT KEY",
+            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+        )
+        return where(tls(command))
+
+    return with_address
+
+
+def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--dashboard, --dashboard-at, --dashboard-tls and --keep; the command gets one argument, `dashboard`."""
+
+    @click.option(
+        "--dashboard", is_flag=True, help="Watch the run in a browser while it runs; the page changes nothing."
+    )
+    @address_options("dashboard-")
+    @click.option("--keep", is_flag=True, help="Keep the dashboard open when the run has ended, until Ctrl-C.")
+    @wraps(command)
+    def with_options(
+        *args: Any,
+        dashboard: bool,
+        dashboard_at: str | None,
+        dashboard_tls: tuple[Path, Path] | None,
+        keep: bool,
+        **values: Any,
+    ) -> Any:
+        return command(*args, dashboard=DashboardOptions(dashboard, dashboard_at, dashboard_tls, keep), **values)
+
+    return with_options
+
+
+def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--ops-port, --ops-host, --ops-name, --install-unit and --json-logs."""
+    options = (
+        click.option(
+            "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
+        ),
+        click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on."),
+        click.option(
+            "--ops-name",
+            "ops_names",
+            multiple=True,
+            metavar="NAME",
+            help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
+        ),
+        click.option(
+            "--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop."
+        ),
+        click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def operations_arguments(ops_port: int | None, ops_host: str, ops_names: Sequence[str]) -> list[str]:
+    """The same as words of a command, for a unit.
+
+    >>> operations_arguments(9464, "127.0.0.1", ["ops.example"])
+    ['--ops-port', '9464', '--ops-host', '127.0.0.1', '--ops-name', 'ops.example']
+    """
+    if ops_port is None:
+        return []
+    names = [word for name in ops_names for word in ("--ops-name", name)]
+    return ["--ops-port", str(ops_port), "--ops-host", ops_host, *names]
+
+
+def write_unit(folder: Path, name: str, unit: str) -> None:
+    """Write a unit's text into a folder and say what to do with it."""
+    path = folder / f"privatile-{name}.service"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(unit, encoding="utf-8")
+    echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
+
+
+YES = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
+NEEDS_YES = "this cannot be taken back. To do it all the same, say so with --yes."
+ABORT = "Abort the run for good? What was answered stays spent."
+
+
+def previewed(run: "LocalRun") -> "Preview":
+    """What the run would cost and give, with what its ledger knows by now."""
+    from privatile.planning.preview import preview
+
+    return replace(preview(run.spec), account=account_of([run], run.ledger))
+
+
+def account_of(runs: "Sequence[LocalRun]", ledger: "Ledger") -> "Account | None":
+    """What the ledger knows of the people or records of these runs; nothing of a ledger that is not kept."""
+    from privatile.client.ledger.datasets import statement
+    from privatile.planning.preview import Account
+
+    if ledger.path is None:
+        return None
+    facts, options = statement(ledger), runs[0].options
+    limit = facts.max_epsilon if options.max_epsilon is None else options.max_epsilon
+    if options.person is not None:
+        return Account(str(ledger.path), "person", facts.person_epsilon + facts.nameless_epsilon, limit)
+    names = {client.name for run in runs for client in run.spec.clients}
+    spent = [line.epsilon for line in facts.datasets if line.client in names and line.column == options.value]
+    return Account(str(ledger.path), "record of this column", max(spent, default=0.0), limit)
+
+
+def confirm(found: "Callable[[], Preview | GroupPreview]", *, yes: bool) -> None:
+    """On a terminal, show what is known beforehand and ask whether to go on; elsewhere, and with --yes, go on."""
+    if yes or not at_a_terminal():
+        return
+    known = found()
+    echo("\n".join(["Before anyone is asked:", "", *known.lines(), ""]), err=True)
+    if not click.confirm(f"Ask these {known.asked:,} records? They can answer once (--yes skips this)", err=True):
+        echo("No one was asked, and nothing was spent.", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def ask_first(question: str, otherwise: str, *, yes: bool, shown: str = "") -> None:
+    """Have somebody agree to what cannot be taken back: with `yes` beforehand, else at the terminal.
+
+    Where there is no terminal it is refused: `otherwise` says what to do then. `shown` is said in both cases.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(f"{f'{shown} There' if shown else 'there'} is no terminal to ask{otherwise}")
+    if shown:
+        echo(shown, err=True)
+    click.confirm(f"{question} (--yes skips this)", abort=True, err=True)
+
+
+def at_a_terminal() -> bool:
+    """Whether somebody can read a question and answer it."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def say_spent(runs: "Sequence[LocalRun]") -> None:
+    """What the result does not hold and the ledger knows: what all runs together have cost. On the terminal only."""
+    from privatile.client.ledger.ledger import Ledger
+
+    path = runs[0].ledger.path
+    if path is None:
+        return
+    with Ledger.open(path, read_only=True) as book:
+        found = account_of(runs, book)
+    if found is not None:
+        words = f"ε = {found.spent:.4g}" if math.isfinite(found.spent) else "without a limit, or nobody knows how much"
+        echo(f"All runs together, by the ledger, the most that one {found.whose} has spent: {words}.", err=True)
+
+
+OPTIONS = (
+    text("--source", "FILE", "CSV, Parquet or JSON (also .gz) with this site's records; SQLite or DuckDB with --sql."),
+    click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers."),
+    text("--person", "COLUMN", "Column with the person of each record: the budget is then per person."),
+    text("--weight", "COLUMN", "Column with the survey weights, where the study asks for a weight class."),
+    reading_options,
+    file("--policy", "FILE", "File of this site's limits instead of policy.toml in its folder."),
+    click.option(
+        "--restored", is_flag=True, help="The ledger was restored from a backup: mark what it has lost as spent."
+    ),
+    click.option(
+        "--new-people",
+        is_flag=True,
+        help="None of the people in this file is in any other data set of this site's ledger. Taken on your word.",
+    ),
+    click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask."),
+    service_options,
+)
+
+
+def site_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """All of them; what `site_choices` takes comes as further named values."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def site_choices(reading: ReadingOptions, policy: Path | None, values: Mapping[str, Any]) -> "JoinOptions":
+    """The options as the client takes them."""
+    from privatile.client.sources.csv import TextFormat
+    from privatile.federation.operations.join import JoinOptions
+
+    return JoinOptions(limits=policy, sql=reading.sql, text_format=TextFormat(**reading.text_format), **values)
+
+
+def agree(rows: Iterable[tuple[str, str]], question: str, *, yes: bool) -> None:
+    """Show the study and have somebody agree to it: with `yes` beforehand, else at the terminal."""
+    for label, words in rows:
+        echo(f"{label:>18}  {words}", err=True)
+    ask_first(question, " whether you agree to the study. Read it, then agree with --yes.", yes=yes)
+
+
+def unit_words(source: str | None, reading: ReadingOptions, options: "JoinOptions") -> list[str]:
+    """The options as words of a command, for a unit: it agrees, and logs JSON."""
+    words = ["--value", options.value, *reading.arguments()]
+    words += ["--source", str(Path(source).absolute())] if source else []
+    for option, value in (("--person", options.person), ("--weight", options.weight)):
+        words += [option, value] if value else []
+    words += ["--policy", str(options.limits.absolute())] if options.limits else []
+    return [
+        *words,
+        "--yes",
+        "--json-logs",
+        *operations_arguments(options.ops_port, options.ops_host, options.ops_names),
+    ]

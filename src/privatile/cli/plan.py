@@ -13,8 +13,8 @@ from privatile.errors import InputError
 
 if TYPE_CHECKING:
     from privatile.estimator.clients import Client
-    from privatile.planning.guess import Guess
     from privatile.planning.plan import RunPlan, Wanted
+    from privatile.planning.widths import Guess
 
 CLIENTS = click.IntRange(1, 100_000)
 RECORDS = click.IntRange(1, LARGEST_LENGTH)
@@ -169,7 +169,7 @@ def _guess(
     density: float | None,
 ) -> "Guess | None":
     """Where units come from."""
-    from privatile.planning.guess import from_densities, from_results, from_spread
+    from privatile.planning.widths import from_densities, from_results, from_spread
 
     if population is not None:
         from privatile.simulation.plan_check import guess_of

@@ -1,4 +1,15 @@
-"""Facts on stdout for programs, and texts that every terminal can show."""
+"""Facts on stdout for programs, texts that every terminal can show, progress on stderr, Ctrl-C remembered.
+
+Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere.
+
+Facts on stdout for programs, and texts that every terminal can show.
+
+Ctrl-C, remembered.
+
+A module that is interrupted while it is imported may turn that into an error of its own: numpy's compiled parts
+say "failed to import"; a query of a file says "Query interrupted". Whoever pressed Ctrl-C is told that it was an
+interrupt, and pressing it again while the command ends changes nothing.
+"""
 
 import codecs
 import errno
@@ -7,13 +18,67 @@ import json
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import click
 
-from privatile.core.words import disarmed, disarmed_json
+from privatile.core.text import disarmed, disarmed_json, duration, printable
+
+QUIET_SECONDS = 10.0
+"""Between two lines where stderr is no terminal."""
+
+
+@contextmanager
+def rounds_bar(
+    label: str, quiet: bool = False, unit: str = "rounds", each: int = 1
+) -> Iterator[Callable[[int, int], None]]:
+    """Gives a function of (rounds done, rounds planned), or of another unit, shown by the `each`."""
+    label = printable(label)
+    if quiet:
+        yield lambda done, planned: None
+        return
+    with _bar(label, unit) if sys.stderr.isatty() else nullcontext(_lines(label, unit)) as update:
+        yield lambda done, planned: update(done // each, planned // each)
+
+
+@contextmanager
+def _bar(label: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TextColumn(f"{unit}, left"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(label, total=None)
+
+        def update(done: int, planned: int) -> None:
+            progress.update(task, completed=done, total=planned)
+
+        yield update
+
+
+def _lines(label: str, unit: str) -> Callable[[int, int], None]:
+    begun = last = time.monotonic()
+    first: int | None = None
+
+    def update(done: int, planned: int) -> None:
+        nonlocal last, first
+        first = done - 1 if first is None else first
+        now = time.monotonic()
+        if now - last >= QUIET_SECONDS:
+            left = (now - begun) / (done - first) * (planned - done)
+            print(f"{label}: {done} of {planned} {unit}, about {duration(left)} left", file=sys.stderr, flush=True)
+            last = now
+
+    return update
+
 
 PATHS = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS),
@@ -116,3 +181,37 @@ def echo_facts(facts: Any, as_json: bool) -> None:
         echo_json(facts.to_dict())
     else:
         echo(facts.to_text())
+
+
+@contextmanager
+def remembered_interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed since this block began; the first time it interrupts as it always does.
+
+    >>> with remembered_interrupts() as interrupted:
+    ...     interrupted()
+    False
+    """
+    pressed = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.default_int_handler(number, frame)
+
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # somebody else takes care of it
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: pressed
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, usual)
+
+
+def tell_of_interrupt() -> None:
+    """Say what an interrupt has left; from now on another one changes nothing, the command is ending."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    echo("\nprivatile: interrupted; what was answered is kept. The same command continues.", err=True)

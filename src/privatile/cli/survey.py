@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.asking import ask_first
-from privatile.cli.options import json_flag
+from privatile.cli.options import ask_first, json_flag
 from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, require
 
@@ -100,8 +99,7 @@ def init(
     from privatile.cli.options import numbers_by_client
     from privatile.survey.folder import initialize, new_survey, parse_strata
     from privatile.survey.page import LANGUAGES, page_sha256
-    from privatile.survey.protocol import survey_address
-    from privatile.survey.study import SurveyStudy
+    from privatile.survey.study import SurveyStudy, survey_address
 
     shares = numbers_by_client("weight", weights)[1]
     issued = parse_strata(strata, codes)
@@ -142,7 +140,7 @@ def init(
 
 def _too_few(study: "SurveyStudy") -> str:
     """A survey that nearly nobody can make sense of: said before anybody spends an answer on it."""
-    from privatile.estimator.ending import SHORTEST
+    from privatile.estimator.open_ended import SHORTEST
 
     text = (
         f"warning: with at most {study.most_answers:,} answers this survey will hardly have a result. At "
@@ -194,7 +192,7 @@ def serve(folder: "SurveyFolder", restored: bool, **address: Any) -> None:
 @json_flag("The state")
 def status(folder: "SurveyFolder", as_json: bool) -> None:
     """Where the survey stands: answers, codes spent, the result so far."""
-    from privatile.survey.status import read_status
+    from privatile.survey.serving import read_status
 
     echo_facts(read_status(folder), as_json)
 
@@ -210,7 +208,7 @@ def close(folder: "SurveyFolder", wait: float, yes: bool) -> None:
 
     Where its stated end is not reached it asks before; where there is no terminal it needs --yes.
     """
-    from privatile.survey.closing import close_survey, what_closing_ends
+    from privatile.survey.serving import close_survey, what_closing_ends
 
     if not yes and (ended := what_closing_ends(folder)) is not None:
         ask_first("Close the survey for good?", ": to close it all the same, say so with --yes.", yes=yes, shown=ended)
@@ -226,7 +224,7 @@ def release(folder: "SurveyFolder", output: Path, unfinished: bool) -> None:
 
     It holds no code. Publish it with the run's file, run.db, which holds none either: everybody can then recompute it.
     """
-    from privatile.federation.record.document import write_record
+    from privatile.federation.record.record import write_record
     from privatile.survey.record import release as make
 
     record = make(folder, unfinished=unfinished)

@@ -4,13 +4,13 @@
 responder answers questions with coins of the operating system. Nothing here knows what the counts are used for.
 """
 
-from privatile.client.coins import Coins, OperatingSystemCoins, SeededCoins
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.account import SpendingRules
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.ledger.spending_rules import SpendingRules
 from privatile.client.order.shuffle import shuffle
+from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
-from privatile.client.sources.opening import open_source
+from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
 
 __all__ = [

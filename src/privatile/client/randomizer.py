@@ -1,4 +1,11 @@
-"""What a record reports: the comparison of its value with the query, through randomized response.
+"""Values become counts: coins, and the comparison of each value with the query through randomized response.
+
+Coins: the uniform 64-bit integers that randomize reports.
+
+A responder takes its coins through its constructor and nowhere else. Real data meet `OperatingSystemCoins` only;
+`SeededCoins` exist for simulation and for tests, and no option, file or environment variable leads to them.
+
+What a record reports: the comparison of its value with the query, through randomized response.
 
 Cohort mode: all records of a question answer "is x > query?". Local mode (the question carries a step): the client
 moves its own query after each report, on the working scale (Algorithm 1):
@@ -10,19 +17,69 @@ like every other. ±∞ answer like numbers. With `dither` each record adds U(�
 """
 
 import math
+import os
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.coins import Coins
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.core.messages import Question
 from privatile.core.scale import Scale
 from privatile.errors import InputError, ProtocolError
+
+LARGEST_READ = 1 << 18
+"""Bytes asked of the operating system at once: fits a second-level cache, and larger reads are no faster."""
+
+
+class Coins(Protocol):
+    """A source of independent integers, uniform on 0 … 2⁶⁴ − 1."""
+
+    def draw(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` coins."""
+        ...
+
+
+class OperatingSystemCoins:
+    """Coins from the operating system's cryptographic source.
+
+    >>> OperatingSystemCoins().draw(3).dtype
+    dtype('uint64')
+    """
+
+    def draw(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` coins; they cannot be replayed."""
+        size = 8 * count
+        if size <= LARGEST_READ:
+            return np.frombuffer(os.urandom(size), dtype=np.uint64)
+        coins = np.empty(count, dtype=np.uint64)
+        words = LARGEST_READ // 8
+        for start in range(0, count, words):
+            part = coins[start : start + words]
+            part[:] = np.frombuffer(os.urandom(8 * len(part)), dtype=np.uint64)
+        return coins
+
+
+class SeededCoins:
+    """Coins from a generator whose draws can be repeated: for made-up data only.
+
+    >>> import numpy as np
+    >>> draw = lambda: SeededCoins(np.random.default_rng(7)).draw(2).tolist()
+    >>> draw() == draw()
+    True
+    """
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def draw(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` coins of the generator."""
+        return self._rng.integers(0, 1 << 64, size=count, dtype=np.uint64)
+
 
 Counter = Callable[[Floats], int]
 """Counts the ones among the reports of records, piece by piece."""

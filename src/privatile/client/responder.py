@@ -8,14 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.coins import Coins
-from privatile.client.ledger.accounts import Account
-from privatile.client.ledger.ledger import Ledger, Position
-from privatile.client.ledger.spending_rules import SpendingRules
-from privatile.client.ledger.stored_answers import Stored
-from privatile.client.order.column import ShuffledColumn
+from privatile.client.ledger.account import Account, SpendingRules
+from privatile.client.ledger.ledger import Ledger, Position, Stored
+from privatile.client.order.shuffle import ShuffledColumn
 from privatile.client.order.spill import Words
-from privatile.client.randomizer import Counter, Randomizer
+from privatile.client.randomizer import Coins, Counter, Randomizer
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import MISSING, Answer, Missing, Question

@@ -6,6 +6,6 @@ needs msgspec; they are imported as modules, so that a command that prints its h
 
 from privatile.core.messages import Answer, Missing, Question
 from privatile.core.scale import Scale, make_scale
-from privatile.core.words import duration
+from privatile.core.text import duration
 
 __all__ = ["Answer", "Missing", "Question", "Scale", "duration", "make_scale"]

@@ -18,11 +18,11 @@ from privatile.errors import MissingExtra
 if TYPE_CHECKING:
     import click
 
-    from privatile.core.toml_lines import Place
-    from privatile.federation.record.checks import Checks
-    from privatile.federation.setup.directory import Directory
-    from privatile.federation.study.study import FederationStudy
-    from privatile.server.folder import FolderFacts
+    from privatile.core.decoding import Place
+    from privatile.federation.record.verify import Checks
+    from privatile.federation.setup.folder import Directory
+    from privatile.federation.study import FederationStudy
+    from privatile.run.tables import FolderFacts
 
 STUDY_FILE = "study.toml"
 LARGEST_INVITATION = 1 << 25

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from privatile.core.canonical import canonical_json
 from privatile.core.decoding import json_value
-from privatile.core.words import short
+from privatile.core.text import canonical_json, short
 from privatile.errors import ProtocolError
 
 Missing = Literal["noise", "drop", "fail"]

@@ -10,13 +10,12 @@ auto             the default design; its rules are in `question_policy`, what it
 settings, spec   what a result needs beside plan and state; a run's whole specification
 """
 
-from privatile.estimator.auto import AutoPlan
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import Ask, Plan, RoundState, TablePlan, plan_from_design
+from privatile.estimator.plan import Ask, Plan, RoundState, TablePlan, begin, plan_from_design, replay
 from privatile.estimator.schedule import Design, parse_design
 from privatile.estimator.settings import ReportOptions, ReportSettings
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.step import begin, replay
+from privatile.estimator.tuned import AutoPlan
 
 __all__ = [
     "Ask",

@@ -8,17 +8,14 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
 from typing import Any, get_type_hints
 
-from privatile.core.canonical import canonical_json, text_digest
 from privatile.core.decoding import Document, parse_json
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.scale import Scale, make_scale
-from privatile.core.words import short
+from privatile.core.text import canonical_json, short, text_digest
 from privatile.errors import InputError
-from privatile.estimator.auto import AutoPlan
-from privatile.estimator.clients import UNKNOWN_SIZE, Client, check_clients, check_level
-from privatile.estimator.ending import End
-from privatile.estimator.open_plan import OpenPlan
+from privatile.estimator.clients import UNKNOWN_SIZE, Client, Survey, check_clients, check_level
+from privatile.estimator.open_ended import End, OpenPlan
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import (
     MOST_COUNTS,
@@ -30,8 +27,8 @@ from privatile.estimator.schedule import (
     parse_design,
 )
 from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
-from privatile.estimator.straddle_plan import StraddlePlan
-from privatile.estimator.survey import Survey
+from privatile.estimator.straddle import StraddlePlan
+from privatile.estimator.tuned import AutoPlan
 
 VERSION = 3
 """3: the open-ended design and its `end`."""

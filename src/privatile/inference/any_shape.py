@@ -1,4 +1,6 @@
-"""The any-shape interval: valid for every distribution, with gaps, heaps and atoms, and at every look.
+"""Intervals for every distribution: the any-shape interval, the bracket of questions, the values of a grid.
+
+The any-shape interval: valid for every distribution, with gaps, heaps and atoms, and at every look.
 
 Each side has candidate ends with running tests (`estimator.candidates`): S, the budget B that is left, and M, the
 largest S so far. For a fixed quantile Q the smallest candidate at or above Q carries one martingale whose clock 1 − B
@@ -19,6 +21,16 @@ or now S ≥ λ(1 − B/2) (Ville). At 95% λ = 2.716: about 1.15 times as wide.
 1/p is then the plain bound, not `level_variance` (`estimator.exact_tests`).
 Runs without a known end have bets in the place of budgets (`estimator.open_candidates`), which are valid in the same
 exact sense.
+
+The questions between which the quantile lies: an interval that needs no smooth distribution.
+
+Values declared to be multiples of a step: an interval becomes a short set of grid values.
+
+The declaration says that every value is origin + k·step. Then the quantile is such a value too, and F is constant
+between two of them. A low end c with F(c) < τ excludes every grid value up to c, so the first one above c is left; a
+high end c with F(c) ≥ τ leaves the last one at or below c. The set is exactly as certain as the interval, given the
+declaration: where values lie between the grid's, the quantile may be one of them and the set can miss it. So the
+interval stands beside the set. Nothing of this is inferred from records.
 """
 
 import math
@@ -26,10 +38,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from privatile.core.arrays import Floats, array_namespace
+from privatile.errors import InputError
 from privatile.estimator.candidates import Candidates
-from privatile.estimator.open_candidates import OpenCandidates
-from privatile.laws.normal import one_sided_z
+from privatile.estimator.open_ended import OpenCandidates
+from privatile.inference.anytime import mixture_bound
+from privatile.laws.ratio import one_sided_z
 
 EARLY = 0.05
 """Share of a side's error that is spent on acceptance before the budget is used up."""
@@ -155,3 +171,188 @@ class AnyShape:
             return xp.minimum(low, least), xp.maximum(high, most)
 
         return inside, ends
+
+
+CUTS = (0.15, 0.3, 0.5, 0.7, 0.85)
+"""Shares of the precision at which `Bracket` cuts the sorted questions."""
+
+FAR_CUTS = (0.2, 0.7, 1.5, 6.0, 40.0)
+"""Distances from the estimate at which it cuts as well, in reaches of the probes: all probes of one side are in one
+group."""
+
+
+class Bracket:
+    """Between which questions the quantile lies, for any distribution, with atoms or gaps.
+
+    F never falls. Where the answers to a stretch of questions average τ − F > 0 beyond chance, the lowest of them lies
+    below Q; where they average τ − F < 0, the highest lies at or above. All stretches of neighbouring groups on one
+    side of the estimate are tried, with a Bonferroni correction for their number. `center` and `reach` (that of the
+    probes) only place the groups.
+
+    Answers may be those of several clients: `residuals` and `precisions` are rounds × clients, a precision 0 where a
+    client was silent. No client's F falls, so the mean of its own answers stands for it in a stretch, Σp_k·ȳ_k with the
+    `weights` p_k; where a client has none there, the stretch says nothing.
+
+    At a look that was chosen while looking, every stretch has Robbins' bound in the place of the normal value: its sum
+    is one of answers whose questions were known before they came, and its clock is its share of the precision of all
+    records. Where the groups lie follows the answers, at the planned end as at every look: that is measured
+    (`tests/statistical/test_stopped.py`), not proven.
+    """
+
+    def __init__(
+        self, queries: Floats, residuals: Floats, precisions: Floats, weights: Floats, center: float, reach: float
+    ) -> None:
+        order = np.argsort(queries, kind="stable")
+        asked, answered, precise = queries[order], residuals[order], precisions[order]
+        precision = precise.sum(axis=1)
+        before = (np.cumsum(precision) - 0.5 * precision) / precision.sum()
+        far = np.array(FAR_CUTS) * reach
+        # Rounds of equal length lie exactly on a cut: rounding must not decide on which side.
+        group = np.searchsorted(np.array(CUTS) + 1e-9, before) + np.searchsorted(
+            np.concatenate([center - far[::-1], center + far]), asked
+        )
+        parts = [np.flatnonzero(group == k) for k in np.unique(group)]
+        sums = np.array([(precise[part] * answered[part]).sum(axis=0) for part in parts])
+        totals = np.array([precise[part].sum(axis=0) for part in parts])
+        middle = min(int(np.searchsorted([asked[part[-1]] for part in parts], center)), len(parts) - 1)
+
+        def tested(first: int, last: int) -> tuple[float, float]:
+            """How many standard errors the mean of a stretch lies above zero, and its clock."""
+            total = totals[first : last + 1].sum(axis=0)
+            if not bool((total > 0.0).all()):
+                return math.nan, 0.0  # beyond nothing, on either side
+            variance = float((weights**2 / total).sum())
+            mean = weights @ (sums[first : last + 1].sum(axis=0) / total)
+            return float(mean / math.sqrt(variance)), float((weights**2 / totals.sum(axis=0)).sum() / variance)
+
+        # Stretches that reach beyond the estimate's own group to its other side would only be diluted by it.
+        below = [(first, last) for first in range(middle + 1) for last in range(first, middle + 1)]
+        above = [(first, last) for last in range(middle, len(parts)) for first in range(middle, last + 1)]
+        scores, clocks = zip(*(tested(*stretch) for stretch in (*below, *above)), strict=True)
+        lows, highs = scores[: len(below)], scores[len(below) :]
+        self._below = [(float(asked[parts[first][0]]), score) for (first, _), score in zip(below, lows, strict=True)]
+        self._above = [(float(asked[parts[last][-1]]), -score) for (_, last), score in zip(above, highs, strict=True)]
+        self._clocks = list(clocks)
+
+    def ends(self, confidence_level: float) -> tuple[float, float]:
+        """Both ends at the planned end of a run; infinite on a side where no question was beyond chance."""
+        least = one_sided_z((1.0 - confidence_level) / len(self._clocks))
+        return self._beyond([least] * len(self._clocks))
+
+    def ends_at_every_look(self, confidence_level: float, asked_share: float) -> tuple[float, float]:
+        """Both ends, valid however often it is looked at; `asked_share` of all records have been asked."""
+        each = 1.0 - 2.0 * (1.0 - confidence_level) / len(self._clocks)
+        shares = [min(clock * asked_share, 1.0) for clock in self._clocks]
+        return self._beyond([mixture_bound(share, each) if share > 0.0 else math.inf for share in shares])
+
+    def _beyond(self, least: list[float]) -> tuple[float, float]:
+        lows, highs = least[: len(self._below)], least[len(self._below) :]
+        low = max((at for (at, score), z in zip(self._below, lows, strict=True) if score > z), default=-math.inf)
+        high = min((at for (at, score), z in zip(self._above, highs, strict=True) if score > z), default=math.inf)
+        return (low, high) if low <= high else (high, low)
+
+
+SLACK = 1e-14
+"""Of an end: rounding may move it, or a grid value, by less. What is this close to an end is left, unless it is the low
+end itself."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The declared values origin + k·step.
+
+    >>> Grid(1.0).values(43.8, 45.3), Grid(1000.0).values(47_930.0, 50_390.0)
+    ((44.0, 45.0), (48000.0, 49000.0, 50000.0))
+    """
+
+    step: float
+    origin: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.step < math.inf or not math.isfinite(self.origin):
+            raise InputError(
+                f"the step of declared values must be a positive number; got step {self.step!r} from {self.origin!r}. "
+                "Write values='whole', or values='step=1000'."
+            )
+
+    def ends(self, low: float, high: float) -> tuple[float, float]:
+        """The first and the last grid value that the interval leaves; an infinite end stays infinite.
+
+        `low` is a question that lies below the quantile, `high` one that lies at or above it. Where no grid value lies
+        between them, the declaration is contradicted: there is no set, and both are NaN.
+
+        >>> Grid(1.0).ends(43.0, 45.0)  # "the quantile is above 43" leaves 44
+        (44.0, 45.0)
+        >>> Grid(1.0).ends(5.0 - 1e-11, 5.0 + 1e-11)  # where many share a value the ends close on it
+        (5.0, 5.0)
+        >>> Grid(1.0).ends(43.2, 43.7)
+        (nan, nan)
+        """
+        first, last = self._first(low), self._last(high)
+        return (self._value(first), self._value(last)) if first <= last else (math.nan, math.nan)
+
+    def inside(self, low: float, high: float, lowest: float, highest: float) -> tuple[float, float]:
+        """The ends to take for an interval that is cut at a stated range: both infinite where nothing is bounded.
+
+        An end of the range may be the quantile itself; a low end that is a question is excluded. So the low end of the
+        range counts as just below itself. Results and simulations both read a set through this.
+
+        >>> grid = Grid(1.0)
+        >>> grid.values(*grid.inside(-math.inf, 1.5, 0.0, 120.0)), grid.values(*grid.inside(118.2, 130.0, 0.0, 120.0))
+        ((0.0, 1.0), (119.0, 120.0))
+        >>> grid.inside(0.0, math.inf, 0.0, 120.0)
+        (-inf, inf)
+        """
+        low, high = max(low, lowest), min(high, highest)
+        if (low, high) == (lowest, highest):
+            return -math.inf, math.inf
+        return (math.nextafter(lowest, -math.inf) if low == lowest else low), high
+
+    def contradicted(self, low: float, high: float) -> bool:
+        """Whether no grid value lies between the ends: then not all values can be on the grid.
+
+        >>> Grid(1.0).contradicted(43.2, 43.7), Grid(1.0).contradicted(43.2, 44.0)
+        (True, False)
+        >>> Grid(1e300).contradicted(43.2, 43.7), Grid(5e-324).count(43.2, 43.7)
+        (True, inf)
+        """
+        return self._first(low) > self._last(high)
+
+    def count(self, low: float, high: float) -> float:
+        """How many grid values the interval leaves; ∞ where an end is not bounded, NaN where it is contradicted."""
+        first, last = self.ends(low, high)
+        return round((last - first) / self.step) + 1 if math.isfinite(last - first) else last - first
+
+    def values(self, low: float, high: float, most: int = 1000) -> tuple[float, ...]:
+        """The grid values that the interval leaves; refused where there are more than `most`, or no end."""
+        if self.contradicted(low, high):
+            return ()
+        number = self.count(low, high)
+        if number > most:
+            raise InputError(f"the interval leaves {number:g} grid values, more than {most}: show its ends instead.")
+        first, _ = self.ends(low, high)
+        return tuple(self._value(round((first - self.origin) / self.step) + k) for k in range(int(number)))
+
+    def _first(self, low: float) -> float:
+        """Index of the first grid value that a low end leaves."""
+        if math.isinf(low):
+            return -math.inf
+        place, slack = self._place(low)
+        if math.isinf(place):
+            return -math.inf
+        nearest = round(place)
+        if abs(place - nearest) <= slack:
+            return nearest if low != self._value(nearest) else nearest + 1
+        return math.floor(place) + 1
+
+    def _last(self, high: float) -> float:
+        """Index of the last one that a high end leaves."""
+        place, slack = self._place(high)
+        return math.inf if math.isinf(place) else math.floor(place + slack)
+
+    def _place(self, end: float) -> tuple[float, float]:
+        """An end in steps from the origin, and how far rounding may move it; infinite where no number can hold it."""
+        return (end - self.origin) / self.step, SLACK * max(abs(end), abs(self.origin)) / self.step
+
+    def _value(self, index: float) -> float:
+        return index if math.isinf(index) else self.origin + index * self.step

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.laws.fieller import fieller_reach, fieller_score, low_information_factor
+from privatile.laws.ratio import fieller_reach, fieller_score, low_information_factor
 
 RATE = 8.0
 """ρ²: tightest near the end of a run at 95%, where −2·log α + log(1 − 2·log α) = 7.9."""

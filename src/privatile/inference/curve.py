@@ -1,4 +1,6 @@
-"""The quantile from the whole transcript: the distribution's curve through the answers.
+"""The quantile from a curve through the answers: of all clients, of clients that were silent, of a tuned run.
+
+The quantile from the whole transcript: the distribution's curve through the answers.
 
 A round asked at q gives y = τ − F(q) + noise, the noise's variance w known by design. Near the quantile Q
 
@@ -11,15 +13,50 @@ for any path of questions and needs no relaxation. An error of the slope enters 
 between the mean of the questions and Q.
 
 The interval is `laws.fieller`'s, with ρ the relative error of the slope.
+
+Silent clients: one straight line per client over the rounds it answered; no answer is ever used twice.
+
+Client k answers y_k = F_k(Q*) − F_k(q) + noise, up to a constant that sums to zero over the clients, with weight w =
+4r_k²E per round. Near the quantile its answers follow a line with mean (q̄_k, ȳ_k) and slope −b_k, so the mixture's
+drift at q is Σp_k(ȳ_k − b_k(q − q̄_k)), and its root is
+
+    Q̂ = (Σp_kȳ_k + Σp_k b_k q̄_k)/f,  f = Σp_k b_k
+    Var(Q̂)·f² = Σp_k²/W_k + Σp_k²(q̄_k − Q̂)²/S_k,  ρ² = Σ(p_k²/S_k)/f²
+
+with W_k = Σw and S_k = Σw(q − q̄_k)². Weights p_k never change, so the estimand does not. A client that answered one
+question only has no slope of its own and is given the common one. Silence must not depend on the answers' coins.
+
+The rounds of all clients together show how the curve bends (`curve.fit_curve`, from complete rounds and pools);
+`fit_by_client` takes that bend off every answer first, so that lines suffice, and adds to the error what the bend
+leaves unknown. The slope's bias is removed as there.
+
+The smooth interval of runs that follow the quantile: the curve through all answers, their noise known by design.
+
+    Q̂ ± z·se/√(1 − z²ρ²)
+
+with z corrected for low information (`laws.fieller`), Q̂, se and ρ from `curve.fit_curve`. The noise of a round is
+Σ p_k²σ_k²/E_k, σ_k² = (r_k⁻² − (2F_k − 1)²)/4, F_k from the client's own
+answers. It costs no privacy beyond the answers themselves. `cohort` mode only: a client that moves its own q inside a
+round answers no single question.
 """
 
 import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
+from privatile.core.scale import working_range
+from privatile.errors import InputError
+from privatile.estimator.plan import Plan, RoundState
+from privatile.estimator.tuned import probe_reach
+from privatile.inference.any_shape import Bracket
+from privatile.inference.inference import Inference, file_share, from_ends, variance_share
+from privatile.inference.trajectory import ClientAnswers, Trajectory, slope
+from privatile.laws.ratio import FiellerLaw
 
 BEND = 0.3
 """Prior standard deviation of κ, …"""
@@ -285,3 +322,194 @@ def lack_of_fit(
         found += (part * gap).sum(axis=1) ** 2 / xp.maximum(part.sum(axis=1), 1e-300)
     misfit: Floats = xp.where(total > 0.0, found, xp.inf)
     return misfit
+
+
+class ClientLines(NamedTuple):
+    """What the lines of all clients give together, on the working scale."""
+
+    center: float
+    """Q̂."""
+    error: float
+    """Its standard error, for a known slope."""
+    slope: float
+    """f."""
+    slope_error: float
+    """ρ: relative standard error of f."""
+
+
+def fit_by_client(fit: CurveFit, answers: ClientAnswers, weights: Floats, level: float, share: float) -> CurveFit:
+    """The fit of one run with silent clients: centre, slope and their errors are those of the clients' own lines.
+
+    `fit` is the curve through complete rounds and pools; its bend and its diagnostics stay. `weights` are p_k; `share`
+    is what knowing the clients' ranks leaves of the noise (`variance_share`).
+    """
+    if not float(fit.slope_error) < UNKNOWN_SLOPE:
+        return fit
+    queries, precisions = answers.queries, answers.precisions / share
+    scale = level * (1.0 - level)
+    x = float(fit.slope) / scale * (queries - float(fit.center))
+    offered = 1.0 / float((weights**2 / precisions.sum(axis=0)).sum())
+    near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, NEAR_ERRORS / (scale * offered**0.5)))
+    kept = np.where(near[:, None], precisions, 0.0)
+    if not bool(np.all(kept.sum(axis=0) > 0.0)):
+        # A client was silent wherever it would have counted: nothing bounds the error.
+        return fit._replace(error=np.asarray(np.inf), slope_error=np.asarray(np.inf))
+    clipped = np.clip(x, -2.0, 2.0)
+    logits = np.log(level / (1.0 - level)) + clipped + float(fit.bend) * clipped**2
+    bent = 1.0 / (1.0 + np.exp(-logits)) - level - scale * clipped
+    lines = fit_client_lines(queries, answers.residuals + bent[:, None], kept, weights)
+    unbiased = max(1.0 - DRIFT_BIAS * lines.slope_error**2, 0.1)
+    known = max(1.0 - float(fit.bend_share), 0.1)
+    return fit._replace(
+        center=np.asarray(lines.center),
+        error=np.asarray(lines.error / (unbiased * known**0.5)),
+        slope=np.asarray(lines.slope * unbiased),
+        slope_error=np.asarray(lines.slope_error),
+    )
+
+
+def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, weights: Floats) -> "ClientLines":
+    """The root of the clients' lines.
+
+    Rounds × clients: y_k − (1 − τ_k) and its precision 4r_k²E, 0 where the client was silent; `weights` are p_k.
+
+    >>> q = np.linspace(-0.4, 0.4, 9)
+    >>> y = np.stack([0.1 - 0.5 * q, -0.1 - 1.0 * q], axis=1)
+    >>> precision = np.full((9, 2), 100.0)
+    >>> precision[::2, 1] = 0.0  # the second client misses every other round
+    >>> lines = fit_client_lines(q, y, precision, np.array([0.5, 0.5]))
+    >>> round(lines.center, 9), round(lines.slope, 9)
+    (0.0, 0.75)
+    """
+    total = precisions.sum(axis=0)
+    if not bool(np.all(total > 0.0)):
+        silent = np.flatnonzero(total == 0.0)
+        raise InputError(
+            f"client number {int(silent[0]) + 1} has not answered near the quantile: its rank there is not known. "
+            "Wait for its answers, or leave it out (a new estimand)."
+        )
+    asked = (precisions * queries[:, None]).sum(axis=0) / total
+    means = (precisions * residuals).sum(axis=0) / total
+    off = queries[:, None] - asked
+    spread = (precisions * off**2).sum(axis=0)
+    falls = -(precisions * off * residuals).sum(axis=0)
+    known = spread > 0.0
+    if not bool(known.any()):
+        return ClientLines(float(weights @ asked), np.inf, 0.0, np.inf)
+    safe = np.where(known, spread, 1.0)
+    slopes = np.where(known, falls / safe, falls.sum() / spread.sum())
+    variances = 1.0 / np.where(known, spread, spread.sum())
+    slope = float(weights @ slopes)
+    if not slope > 0.0:
+        return ClientLines(float(weights @ asked), np.inf, max(slope, 0.0), np.inf)
+    center = float(weights @ means + weights @ (slopes * asked)) / slope
+    variance = float((weights**2 / total).sum() + (weights**2 * (asked - center) ** 2 * variances).sum())
+    relative = float((weights**2 * variances).sum()) ** 0.5 / slope
+    return ClientLines(center, variance**0.5 / slope, slope, relative)
+
+
+BRACKETING = "bracketing questions"
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The curve through the answers of one run, with the intervals that come from it."""
+
+    fit: CurveFit
+    """Of this run alone: its fields are numbers."""
+    inference: Inference
+    """The smooth interval."""
+    answers: Floats
+    """Three rows: queries, τ − F̂ there, and its noise."""
+    level: float
+    file_share: float = 1.0
+    """Share of the variance left where the file itself is the target; 1 for a population."""
+    clients: ClientAnswers | None = None
+    """Every client's own answers, where some were silent."""
+    weights: Floats = field(default_factory=lambda: np.ones(1))
+    """p_k of these clients."""
+
+    @cached_property
+    def stretches(self) -> Bracket:
+        """The questions between which the quantile lies, whatever the distribution."""
+        queries, drifts, noise = self.answers
+        rows, residuals, precisions = queries, drifts[:, None], 1.0 / noise[:, None]
+        if self.clients is not None:
+            rows, residuals, precisions = self.clients.queries, self.clients.residuals, self.clients.precisions
+        reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
+        return Bracket(rows, residuals, precisions, self.weights, self.inference.center, reach)
+
+    @property
+    def bracket(self) -> Inference:
+        """Their interval at the planned end of the run."""
+        return from_ends(BRACKETING, self.inference.center, self.inference.error_scale, self.stretches.ends)
+
+    def anytime_bracket(self, asked_share: float) -> Inference:
+        """Their interval at any look, where `asked_share` of all records have been asked."""
+        ends = partial(self.stretches.ends_at_every_look, asked_share=asked_share)
+        return from_ends(BRACKETING, self.inference.center, self.inference.error_scale, ends)
+
+
+def information_in(noise: Floats, level: float) -> float:
+    """(τ(1 − τ))²·Σ1/w of the answers so far, w the noise of a round."""
+    return (level * (1.0 - level)) ** 2 * float((1.0 / noise).sum())
+
+
+def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float = 1.0) -> Curve:
+    """The curve of one run from its fit."""
+    law = FiellerLaw(float(fit.slope_error), information_in(answers[2], level))
+    error = float(fit.error) * math.sqrt(file_share)
+    inference = Inference("smooth", float(fit.center), error, law.quantile, law.tail)
+    return Curve(fit, inference, answers, level, file_share)
+
+
+def fit_run(
+    state: RoundState, trajectory: Trajectory, plan: Plan, *, guess: float | None = None, file: bool = False
+) -> Curve:
+    """Fit a run's answers: estimate, interval and diagnostics. Silent clients are fitted one by one (`client_curves`).
+
+    `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
+    """
+    if plan.mode != "cohort":
+        raise InputError("the smooth interval needs cohort mode; take interval='self-normalized' or mode='cohort'.")
+    rounds = state.averages.rounds
+    if rounds < 2:
+        raise InputError(f"an interval needs at least two averaged rounds; there are {rounds}.")
+    queries, drifts, noise = answers = trajectory.answers
+    first, share = slope(trajectory) if guess is None else guess, variance_share(state, plan)
+    low, high = working_range(plan.scale)
+    fit = fit_curve(
+        queries[None],
+        drifts[None],
+        noise[None] * share,
+        plan.level,
+        start=np.array([trajectory.asked.mean()]),
+        # Where the answers give no slope: that of a rank that rises evenly over the range.
+        slope=np.array([first or 1.0 / (high - low)]),
+        window=(np.arange(len(noise)) >= len(noise) - rounds)[None],
+    ).of_run(0)
+    if guess is None:
+        # A guess from the window itself is no second opinion on the slope.
+        fit = fit._replace(slope_ratio=np.ones_like(fit.slope_ratio))
+    clients, weights = trajectory.clients, np.array([client.weight for client in plan.clients])
+    if clients is not None:
+        fit = fit_by_client(fit, clients, weights, plan.level, share)
+    left = 1.0
+    if file:
+        left = left_for_file(fit, answers, state, plan)
+    curve = curve_of(fit, answers[:, np.isfinite(noise)], plan.level, file_share=left)
+    return curve if clients is None else replace(curve, clients=clients, weights=weights)
+
+
+def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:
+    """Share of the smooth interval's variance that is left where the file itself is the target."""
+    queries, _, noise = answers
+    # Mean distance of the questions that count, in rank.
+    distance = fit.slope * np.abs(queries - fit.center)
+    weights = (distance <= NEAR * plan.level * (1.0 - plan.level)) / noise
+    if not weights.any():
+        return 1.0
+    wander = float(np.average(distance, weights=weights))
+    # Without privacy and with every record asked nothing would be left but the wandering.
+    inflation = 1.0 / float(fit.used) if fit.used else math.inf
+    return max(file_share(state, plan, state.asked, wander, inflation), 0.01)

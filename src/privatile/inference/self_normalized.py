@@ -7,11 +7,9 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.estimator.averaging import half_width, normalizer, normalizer_of
-from privatile.estimator.plan import Plan, RoundState
-from privatile.inference.inference import Inference
+from privatile.estimator.plan import Plan, RoundState, half_width, normalizer, normalizer_of
+from privatile.inference.inference import Inference, file_share
 from privatile.inference.trajectory import Trajectory, slope
-from privatile.inference.variance import file_share
 from privatile.laws.critical import Normalizer, statistic_law
 from privatile.laws.linear_model import linear_law
 

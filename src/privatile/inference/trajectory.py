@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from privatile.core.arrays import Floats
-from privatile.estimator.attendance import Pools, gather
-from privatile.estimator.plan import Ask, Plan, RoundState
-from privatile.estimator.step import drift, round_weight
+from privatile.estimator.plan import Ask, Plan, RoundState, drift, round_weight
+from privatile.estimator.straddle import Pools, gather
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,9 @@ an estimated slope, `normal` holds the normal distribution's critical values.
 """
 
 from privatile.laws.critical import CriticalValue, Normalizer, critical_value, statistic_law
-from privatile.laws.fieller import FiellerLaw, fieller_reach
 from privatile.laws.linear_model import linear_law
-from privatile.laws.normal import one_sided_z, two_sided_z
-from privatile.laws.ratio_law import RatioLaw
-from privatile.laws.simulated_law import SimulatedLaw
+from privatile.laws.ratio import FiellerLaw, RatioLaw, fieller_reach, one_sided_z, two_sided_z
+from privatile.laws.simulated import SimulatedLaw
 
 __all__ = [
     "CriticalValue",

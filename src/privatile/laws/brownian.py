@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from privatile.core.arrays import Floats
-from privatile.laws.ratio_law import RatioLaw
+from privatile.laws.ratio import RatioLaw
 
 BLOCKS = 512
 """Blocks of the clock. The third order left out is about y³/(6000·BLOCKS⁴) of log G: 2e-9 at y = 100."""

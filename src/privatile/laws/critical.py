@@ -23,8 +23,8 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.brownian import brownian_law, residual_variance
-from privatile.laws.ratio_law import RatioLaw
-from privatile.laws.simulated_law import SimulatedLaw, simulated_law
+from privatile.laws.ratio import RatioLaw
+from privatile.laws.simulated import SimulatedLaw, simulated_law
 
 Normalizer = Literal["l2", "l1", "sup"]
 NORMALIZERS: tuple[Normalizer, ...] = ("l2", "l1", "sup")

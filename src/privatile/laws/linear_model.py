@@ -22,7 +22,7 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
 from privatile.laws.critical import checked_rounds
-from privatile.laws.ratio_law import RatioLaw, from_covariance
+from privatile.laws.ratio import RatioLaw, from_covariance
 
 POINTS = 320
 """Windows of more rounds are sampled at this many. The sums are smooth (an integrated process), so little is lost:

@@ -6,7 +6,14 @@ experiments that the paper does not have, `page` and `differences` what `privati
 `reproduce` runs them for the command `privatile paper`.
 """
 
-from privatile.paper.published import TABLES, paper_experiment, published_salary, published_tables
-from privatile.paper.tables import Comparison, compare, verdict
+from privatile.paper.tables import (
+    TABLES,
+    Comparison,
+    compare,
+    paper_experiment,
+    published_salary,
+    published_tables,
+    verdict,
+)
 
 __all__ = ["TABLES", "Comparison", "compare", "paper_experiment", "published_salary", "published_tables", "verdict"]

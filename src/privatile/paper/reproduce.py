@@ -1,22 +1,208 @@
-"""Reproduce parts of the paper into a folder: Markdown and CSV for tables, SVG and PNG for figures."""
+"""Reproduce parts of the paper into a folder, with a page and a figure of every difference.
+
+The paper's tables, ours beside the printed ones, differences marked; from the folder of `privatile paper`.
+
+The paper's tables as a figure for print: every cell's difference from the printed one, those that differ marked.
+
+Reproduce parts of the paper into a folder: Markdown and CSV for tables, SVG and PNG for figures.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from privatile.errors import InputError
-from privatile.paper.beyond_tables import cost_experiment, normalizer_experiment
-from privatile.paper.figures import figure1, figure2
-from privatile.paper.published import TABLES, paper_experiment
+from privatile import __version__
+from privatile.errors import InputError, StoreError
 from privatile.paper.salary import read_salaries, salary_table, salary_text, start_table
-from privatile.paper.tables import compare, markdown, markdown_table, verdict
+from privatile.paper.tables import (
+    LEVEL_NAMES,
+    TABLES,
+    Comparison,
+    agreeing,
+    blocks_of,
+    compare,
+    cost_experiment,
+    figure1,
+    figure2,
+    markdown,
+    markdown_table,
+    normalizer_experiment,
+    paper_experiment,
+    verdict,
+)
+from privatile.report.experiment import plain_row
+from privatile.report.pages import BLUE, GREY, VERMILION, render_page
 from privatile.simulation.cuda import open_device
 from privatile.simulation.experiment import Protocol
-from privatile.simulation.output import write_rows
-from privatile.simulation.runner import Progress, cores, run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.runner import ExperimentStore, Progress, cores, run_experiment, write_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+PROTOCOLS = {
+    "independent": "Fresh data in every replication, exact critical values: the honest operating characteristic.",
+    "published": "One data set for all replications, as the released code does: to compare with the printed tables.",
+}
+
+
+def is_paper_folder(folder: Path) -> bool:
+    """Whether a folder holds a store of one of the paper's tables."""
+    return any(_stores(folder))
+
+
+def _stores(folder: Path) -> list[tuple[str, str, Path]]:
+    return [
+        (table, protocol, folder / f"{table}-{protocol}.db")
+        for protocol in PROTOCOLS
+        for table in TABLES
+        if (folder / f"{table}-{protocol}.db").is_file()
+    ]
+
+
+class TableFound(NamedTuple):
+    """One of the paper's tables as a folder holds it."""
+
+    name: str
+    protocol: str
+    title: str
+    replications: int
+    cells: list[Comparison]
+
+
+def comparisons(folder: Path) -> list[TableFound]:
+    """Every table of a folder, beside the printed one."""
+    found = []
+    for table, protocol, path in _stores(folder):
+        with ExperimentStore.open_existing(path) as store:
+            cells = compare(table, store.rows())
+            found.append(TableFound(table, protocol, store.title, store.replications, cells))
+    if not any(table.cells for table in found):
+        raise StoreError(
+            f"{folder} holds no finished cell of the paper's tables. `privatile paper all --out {folder}` makes them."
+        )
+    return found
+
+
+def by_protocol(found: Sequence[TableFound]) -> dict[str, list[Comparison]]:
+    """The cells of all tables, by protocol."""
+    cells: dict[str, list[Comparison]] = {}
+    for table in found:
+        cells.setdefault(table.protocol, []).extend(table.cells)
+    return cells
+
+
+def paper_page(folder: Path) -> str:
+    """The whole page."""
+    found = comparisons(folder)
+    cells = [cell for table in found for cell in table.cells]
+    facts = [{**plain_row(cell.row()), "protocol": table.protocol} for table in found for cell in table.cells]
+    shares = {
+        protocol: f"{agreeing(own)} of {len(own)} agree. {verdict(own)}" for protocol, own in by_protocol(found).items()
+    }
+    return render_page(
+        "paper.html.j2",
+        "The paper's tables, reproduced",
+        {"kind": "privatile paper", "format": 1, "privatile": __version__, "cells": facts},
+        ("save.js",),
+        package="privatile.paper",
+        agree=agreeing(cells),
+        cells=len(cells),
+        shares=shares,
+        tables=[_table(table) for table in found],
+    )
+
+
+def _table(table: TableFound) -> dict[str, Any]:
+    """What the template shows of a table; in a block a row per level and truth rate."""
+    return {
+        **table._asdict(),
+        "about": PROTOCOLS[table.protocol],
+        "verdict": verdict(table.cells),
+        "methods": list(dict.fromkeys(cell.method for cell in table.cells)),
+        "blocks": [
+            (
+                f"{scenario}, {kind} = {size:,}",
+                [(LEVEL_NAMES.get(level, level), rate, row) for (level, rate), row in rows.items()],
+            )
+            for (scenario, kind, size), rows in blocks_of(table.cells).items()
+        ],
+    }
+
+
+GAP = 1.0
+"""Between two tables, in columns."""
+
+
+def differences_figure(folder: Path) -> "Figure":
+    """Coverage (ours less printed) and error (ours over printed): a row per protocol, a column per table and method."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    found = [(name, cells) for name, cells in by_protocol(comparisons(folder)).items() if cells]
+    figure = Figure(figsize=(7.2, 0.9 + 4.2 * len(found)), layout="constrained")
+    axes = figure.subplots(2 * len(found), 1, squeeze=False)[:, 0]
+    for number, (protocol, cells) in enumerate(found):
+        coverage, error = axes[2 * number], axes[2 * number + 1]
+        _points(
+            coverage,
+            cells,
+            [(cell.coverage_like_theirs - cell.theirs.coverage, cell.coverage_differs) for cell in cells],
+            0.0,
+        )
+        _points(error, cells, [(float(cell.ours["mae"]) / cell.theirs.mae, cell.mae_differs) for cell in cells], 1.0)
+        coverage.set_ylabel("coverage:\nours − printed")
+        error.set_ylabel("mean absolute error:\nours / printed")
+        replications = int(cells[0].ours["replications"])
+        coverage.set_title(f"{protocol} data, {replications:,} replications", loc="left", fontsize=9.5, pad=16)
+        coverage.tick_params(labelbottom=False)  # the panel below has the same columns
+    agree = Line2D([], [], color=BLUE, marker="o", linestyle="", markersize=4, fillstyle="none",
+                   label="agrees within the two Monte Carlo errors")  # fmt: skip
+    differ = Line2D([], [], color=VERMILION, marker="D", linestyle="", markersize=4, label="differs")
+    figure.legend(handles=[agree, differ], loc="outside upper center", ncols=2, frameon=False)
+    return figure
+
+
+def _columns(cells: Sequence[Comparison]) -> dict[tuple[str, str], float]:
+    """Where each table's methods are on the axis."""
+    keys = sorted(dict.fromkeys((cell.table, cell.method) for cell in cells), key=lambda key: key[0])
+    tables = list(dict.fromkeys(table for table, _ in keys))
+    return {key: number + GAP * tables.index(key[0]) for number, key in enumerate(keys)}
+
+
+def _points(axis: "Axes", cells: Sequence[Comparison], values: Sequence[tuple[float, bool]], rule: float) -> None:
+    """The value of every cell, those marked as different in another colour."""
+    axis.axhline(rule, color=GREY, linewidth=1.0, linestyle=(0, (4, 3)))
+    columns = _columns(cells)
+    members: dict[tuple[str, str], list[tuple[float, bool]]] = {key: [] for key in columns}
+    for cell, value in zip(cells, values, strict=True):
+        members[cell.table, cell.method].append(value)
+    for differs, color, marker, fill in ((False, BLUE, "o", "none"), (True, VERMILION, "D", "full")):
+        # The cells of a column side by side, in the table's order.
+        drawn = [
+            (columns[key] + 0.7 * ((place + 0.5) / len(column) - 0.5), value)
+            for key, column in members.items()
+            for place, (value, marked) in enumerate(column)
+            if marked is differs
+        ]
+        axis.plot(
+            [x for x, _ in drawn], [y for _, y in drawn],
+            color=color, marker=marker, fillstyle=fill, linestyle="", markersize=3.2,
+        )  # fmt: skip
+    axis.set_xticks(list(columns.values()), [method for _, method in columns], fontsize=7.5)
+    if len(columns) > 6:
+        axis.tick_params(axis="x", labelrotation=90)
+    axis.grid(visible=False, axis="x")
+    for table in dict.fromkeys(table for table, _ in columns):
+        middle = [at for (name, _), at in columns.items() if name == table]
+        axis.annotate(
+            table.replace("table", "Table "), (sum(middle) / len(middle), 1.0), xycoords=("data", "axes fraction"),
+            ha="center", va="bottom", fontsize=8,
+        )  # fmt: skip
+
 
 Say = Callable[[str], None]
 Run = Callable[..., int]

@@ -15,13 +15,11 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.errors import DataError
 from privatile.estimator.schedule import PRESETS
-from privatile.paper.published import published_salary
-from privatile.paper.tables import markdown_table
+from privatile.paper.tables import markdown_table, published_salary
 from privatile.simulation.cells import DATA_SEED, Cell
-from privatile.simulation.columns import Empirical
 from privatile.simulation.engine import Outcome, run_cell
 from privatile.simulation.experiment import PUBLISHED_CONSTANT, PUBLISHED_LOG
-from privatile.simulation.populations import Mixture, Normal, Uniform
+from privatile.simulation.populations import Empirical, Mixture, Normal, Uniform
 
 REGION, SALARY = "economic_region", "salary"
 OTHERS = "Others"

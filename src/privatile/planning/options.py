@@ -11,12 +11,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_type_hints
 
-from privatile.core.client_names import by_client_name, client_name
 from privatile.core.decoding import read_text, read_toml
 from privatile.core.mechanism import LARGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import Scale, make_scale
-from privatile.core.suggestions import removed
-from privatile.core.words import is_address, listed, short
+from privatile.core.text import by_client_name, client_name, is_address, listed, removed, short
 from privatile.errors import InputError
 from privatile.estimator.clients import check_level, shares
 from privatile.estimator.plan import LocalLevel

@@ -12,16 +12,14 @@ from typing import Any, Literal, NamedTuple
 from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
-from privatile.estimator.auto import FEWEST_ROUNDS
 from privatile.estimator.clients import Client
+from privatile.estimator.settings import parse_values
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.values import parse_values
-from privatile.planning.expected_width import both_in_words, wide
-from privatile.planning.guess import Guess
+from privatile.estimator.tuned import FEWEST_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
+from privatile.planning.widths import Guess, both_in_words, wide
 from privatile.result.diagnostics import three_digits
-from privatile.result.number_words import epsilon_text
-from privatile.result.sentence import ANY_SHAPE, SMOOTH
+from privatile.result.shown import ANY_SHAPE, SMOOTH, epsilon_text
 
 Wanted = Literal["width", "people", "epsilon"]
 """What a plan is to find: the other two are given."""

@@ -1,19 +1,123 @@
-"""The public page of a web survey and its organiser's page, from the facts that the gateway gives as JSON.
+"""The pages of a web survey, its words in each language, and the series over weeks.
+
+The words of a survey's public page in each of its languages, and its numbers and days as people write them there.
+
+The words lie in `survey_messages/`, one file for each language. What a result itself says, its caveats, is in English.
+
+The series over weeks of an open-ended run or a survey, as a page shows it.
+
+The public page of a web survey and its organiser's page, from the facts that the gateway gives as JSON.
 
 A survey's gateway (`survey`, beside this package) knows no templates: the command hands it a `SurveyPages`. What a
-fact is and when it is computed is decided there (`survey/facts.py`); here it gets words.
+fact is and when it is computed is decided there (`survey/service.py`); here it gets words.
 """
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
 from typing import Any
 
-from privatile.inference.change import FALSE_ALARMS
+from privatile.inference.series import FALSE_ALARMS
 from privatile.report.pages import render, static
-from privatile.report.survey_words import LANGUAGES, Words, words_of
-from privatile.report.weeks import in_words, shown_weeks
-from privatile.result.moved import is_series
-from privatile.result.sentence import ANY_SHAPE, SMOOTH
+from privatile.result.shown import ANY_SHAPE, SMOOTH, outward, significant
+from privatile.result.summary import is_series
+
+LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
+"""Those with a file, by their own names; any other is shown in English."""
+
+
+class Words:
+    """The words of one language."""
+
+    def __init__(self, language: str, words: dict[str, str]) -> None:
+        self.language = language
+        self._words = words
+
+    def __call__(self, key: str, **values: object) -> str:
+        """A text with its values in place.
+
+        >>> words_of("en")("invited", number="1,200")
+        'of 1,200 people who were invited'
+        """
+        return self._words[key].format(**values)
+
+    def number(self, text: str) -> str:
+        """A number as English writes it, in this language.
+
+        >>> words_of("de").number("1,234.5 … 2,000")
+        '1.234,5 … 2.000'
+        """
+        return text.translate(str.maketrans(",.", self._words["separators"]))
+
+    def day(self, text: str | None) -> str | None:
+        """A date or a moment of ISO 8601, as people write it; another text as it is.
+
+        >>> words_of("en").day("2026-11-16T14:05:09Z"), words_of("de").day("2027-01-31")
+        ('16 November 2026, 14:05 UTC', '31. Januar 2027')
+        """
+        try:
+            found = datetime.fromisoformat(text or "")
+        except ValueError:
+            return text
+        if found.tzinfo is not None:
+            found = found.astimezone(UTC)
+        month = self._words["months"].split()[found.month - 1]
+        date = self("date", day=found.day, month=month, year=found.year)
+        return date if len(text or "") <= len("2027-01-31") else self("at", date=date, time=f"{found:%H:%M}")
+
+
+@cache
+def words_of(language: str) -> Words:
+    """The words of a language; English for one that has no file."""
+    known = language if language in LANGUAGES else "en"
+    text = (resources.files("privatile.report") / "survey_messages" / f"{known}.json").read_text(encoding="utf-8")
+    return Words(known, json.loads(text))
+
+
+def shown_weeks(series: Sequence[Mapping[str, Any]], limits: tuple[float, float], words: Words) -> list[dict[str, Any]]:
+    """The weeks of a result, their estimates and intervals in words."""
+    return [
+        {
+            **week,
+            "estimate": shown_estimate(week, words),
+            "interval": in_words(shown_interval(week.get("interval"), limits), words),
+        }
+        for week in series
+    ]
+
+
+def shown_estimate(week: Mapping[str, Any], words: Words) -> str | None:
+    """With the digits that its interval deserves; none where there is no interval.
+
+    >>> from privatile.report.survey_pages import words_of
+    >>> shown_estimate({"estimate": 2811.22, "interval": [2750.1, 2911.4]}, words_of("en"))
+    '2,810'
+    """
+    if week.get("interval") is None or week.get("estimate") is None:
+        return None
+    low, high = week["interval"]
+    return words.number(significant(week["estimate"], high - low))
+
+
+def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str] | None:
+    """Both ends as people read them, rounded outward; none where there is none.
+
+    >>> shown_interval([2750.123, 2911.4], (0, 20_000)), shown_interval(None, (0, 20_000))
+    (('2,750', '2,920'), None)
+    """
+    if interval is None:
+        return None
+    low, high = interval
+    return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
+
+
+def in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None:
+    """Two numbers as a language writes them."""
+    return None if ends is None else (words.number(ends[0]), words.number(ends[1]))
+
 
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
 """What visitors are told: that a round is about to close is nothing to them."""

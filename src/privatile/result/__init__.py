@@ -3,11 +3,9 @@
 `summary.summarize` makes a `QuantileResult` from a run's state; text, HTML and JSON are made from its one list of rows.
 """
 
-from privatile.result.client_facts import ClientFacts
 from privatile.result.compare import Comparison, compare
-from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, ValueTest
-from privatile.result.results import Results
-from privatile.result.rows import Row
+from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult, Results, ValueTest
+from privatile.result.shown import ClientFacts, Row
 from privatile.result.summary import summarize
 
 __all__ = [

@@ -9,18 +9,17 @@ from typing import Literal
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
-from privatile.core.words import listed
-from privatile.estimator.auto import AutoPlan, supported
+from privatile.core.text import listed
 from privatile.estimator.clients import Client, pooled_noise
-from privatile.estimator.open_plan import OpenPlan, open_memory
+from privatile.estimator.open_ended import OpenPlan, open_memory
 from privatile.estimator.plan import Plan, RoundState, TablePlan
-from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.straddle_plan import StraddlePlan
+from privatile.estimator.straddle import StraddlePlan
+from privatile.estimator.tuned import AutoPlan, information, supported
 from privatile.inference.inference import Inference
 from privatile.result.diagnostics import cure
-from privatile.result.part_words import CLIENTS, PartWords, parts_of
 from privatile.result.result import Caveat, ConfidenceInterval
+from privatile.result.shown import CLIENTS, PartWords, parts_of
 
 NEAR_END = 0.01
 """An estimate this share of the working range from an end, its interval reaching it, is as good as stuck there."""

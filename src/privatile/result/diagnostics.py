@@ -1,8 +1,12 @@
-"""What a run shows about itself, in numbers and in words.
+"""What a run shows about itself, in numbers and in words, and why it asked what it asked.
+
+What a run shows about itself, in numbers and in words.
 
 How precise the answer can be is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square
 of how many standard errors fit into a local spread. The any-shape interval holds whatever it is. The smooth one is
 validated where it is large enough. Where it is not, or where the run itself shows trouble, the result says so.
+
+Why a run of a design that tunes itself asked what it asked, as far as no row of its result has it.
 """
 
 import math
@@ -15,23 +19,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.scale import Scale, clip
-from privatile.estimator.auto import SUPPORTED, AutoPlan, memory_of, supported
 from privatile.estimator.clients import Client, pooled_noise
-from privatile.estimator.open_plan import OpenPlan
+from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.question_policy import information
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.straddle_plan import StraddlePlan, straddle_memory
-from privatile.inference.choice import Evidence
+from privatile.estimator.straddle import StraddlePlan, straddle_memory
+from privatile.estimator.tuned import (
+    LOCATED,
+    PROBE_ERRORS,
+    PROBE_REACH,
+    PROBE_SHARE,
+    RELAXATIONS,
+    ROUNDS,
+    SHORTEST,
+    STABLE,
+    SUPPORTED,
+    AutoPlan,
+    information,
+    memory_of,
+    supported,
+)
+from privatile.estimator.window import CLOSEST
+from privatile.inference.choice import Evidence, Readings
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
-from privatile.inference.influence import largest_influences
-from privatile.inference.readings import Readings
+from privatile.inference.series import largest_influences
 from privatile.inference.trajectory import Trajectory
-from privatile.result.number_words import finite, rank_text
-from privatile.result.part_words import CLIENTS, PartWords, parts_of
 from privatile.result.result import Caveat
-from privatile.result.rows import Row
+from privatile.result.shown import CLIENTS, PartWords, Row, finite, parts_of, rank_text
 
 DIGITS = 4
 """Decimals of what describes a search or a curve's bend: beside an atom machines agree on eight."""
@@ -348,4 +363,69 @@ def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Ca
             "dominance",
             f"{parts.one.capitalize()} {name} makes up {100 * share:.0f}% of the variance: more records{larger} there "
             "narrow the interval most.",
+        )
+
+
+def explain(
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence
+) -> tuple[str, ...]:
+    """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed.
+
+    Where a grid is declared nothing is said about the smooth interval.
+    """
+    if not isinstance(plan, StraddlePlan | AutoPlan):
+        return ()
+    lines = []
+    if plan.wanted is None and plan.rounds != ROUNDS:
+        lines.append(
+            f"Rounds: {plan.rounds} instead of {ROUNDS}, so that the smallest client, with "
+            f"{min(client.records for client in plan.clients)} records, gives about {SHORTEST} a round."
+        )
+    if isinstance(plan, StraddlePlan):
+        learned = straddle_memory(state).policy_state
+        lines += [
+            _search(plan.policy.located, gave_up=bool(learned.gave_up[0])),
+            f"Window: {CLOSEST:g} to {plan.policy.layout.farthest:g} standard errors of the result below and above the "
+            f"quantile in turn, and every {plan.policy.layout.centre_every}th round at its centre, where an atom would "
+            f"show. The questions were placed {int(learned.window.placed[0])} times.",
+        ]
+    else:
+        lines += [
+            _search(LOCATED, gave_up=bool(memory_of(state).tuning.gave_up[0])),
+            *_average(plan, state, trajectory),
+        ]
+    if evidence.readings is not None and settings.declared.may_be_smooth:
+        both = evidence.readings
+        lines.append(
+            f"Fit: {100 * both.fit.used:.1f}% of the answers' precision lay near enough to count. The smooth interval "
+            f"is {both.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
+        )
+    if isinstance(plan, AutoPlan):
+        lines.append(
+            "The step depends on the rounds and the answers, so the paper's Assumptions 2–3 do not cover this run."
+        )
+    return tuple(lines)
+
+
+def _search(located: float, *, gave_up: bool) -> str:
+    """When the search was over."""
+    end = " (given up before that)." if gave_up else "."
+    return f"Search: until the quantile was placed within {located:.2g} local spreads{end}"
+
+
+def _average(plan: AutoPlan, state: RoundState, trajectory: Trajectory) -> Iterator[str]:
+    """Where the probes were, and which step the averaged rounds took."""
+    tuning = memory_of(state).tuning
+    yield (
+        f"Probes: {100 * PROBE_SHARE:.0f}% of the records, up to {PROBE_REACH:g} local spreads or {PROBE_ERRORS:g} "
+        "standard errors from the centre, whichever is nearer; they give slope and bend."
+    )
+    if len(trajectory.steps):
+        planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
+        capped = RELAXATIONS / planned > STABLE
+        # γ·f·T from the rule itself: step times density would fall to either side of a half.
+        yield (
+            f"Average: the constant step {float(trajectory.steps[0]):.4g} on the working scale, for the believed "
+            f"density {float(tuning.slope[0]):.4g}: {min(RELAXATIONS, STABLE * planned):.0f} relaxations were planned"
+            + (f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}." if capped else ".")
         )

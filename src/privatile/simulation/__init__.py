@@ -11,8 +11,7 @@ from privatile.simulation.cells import Cell
 from privatile.simulation.engine import Outcome, Summary, run_cell, summarize
 from privatile.simulation.experiment import Experiment, parse_experiment, read_experiment
 from privatile.simulation.populations import Population, population
-from privatile.simulation.runner import run_experiment
-from privatile.simulation.store import ExperimentStore
+from privatile.simulation.runner import ExperimentStore, run_experiment
 
 __all__ = [
     "Cell",

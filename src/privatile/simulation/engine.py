@@ -17,7 +17,7 @@ from privatile.core.arrays import Floats
 from privatile.errors import InputError, require
 from privatile.simulation.cells import Cell
 from privatile.simulation.packing import LANES, Batch, Block, blocks_of, grid_of, laplace_scales, pack
-from privatile.simulation.samplers import sampler_arrays
+from privatile.simulation.populations import sampler_arrays
 
 Path = Literal["auto", "law", "records"]
 """How a report is drawn: from its probability (`law`), from a drawn record and coins (`records`), or as fits."""

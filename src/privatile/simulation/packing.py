@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
 from privatile.errors import InputError
-from privatile.simulation.cells import Cell
-from privatile.simulation.populations import Population
-from privatile.simulation.streams import states, uniforms
-from privatile.simulation.tables import Grid, make_grid
+from privatile.simulation.cells import Cell, states, uniforms
+from privatile.simulation.populations import Grid, Population, make_grid
 
 LANES = 128
 """Replications per job: as many as the CPU takes side by side, for the range of a job's tables follows its starts."""

@@ -9,11 +9,10 @@ import numpy as np
 
 from privatile.errors import InputError
 from privatile.inference.inference import level_each
-from privatile.planning.guess import Guess
 from privatile.planning.plan import RunPlan
-from privatile.simulation.auto_simulation import AutoCell
+from privatile.planning.widths import Guess
+from privatile.simulation.default_design import AutoCell, simulate_results
 from privatile.simulation.populations import FAMILIES, LogNormal, Normal, Population, population
-from privatile.simulation.shown_results import simulate_results
 
 SPREADS = 8.0
 """Half of the stated range, in spreads of the population (quartile distances): what a user might know."""

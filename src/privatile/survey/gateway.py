@@ -21,12 +21,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from privatile.core.decoding import decode_json
 from privatile.errors import StoreError
-from privatile.server.web import goes_by
-from privatile.survey.facts import public_state, survey_facts
+from privatile.run.web import goes_by
+from privatile.survey.intake import Refusal
 from privatile.survey.page import PageFile
-from privatile.survey.protocol import LATEST_ROUND
-from privatile.survey.questions import Refusal
-from privatile.survey.service import HARMLESS, SurveyService
+from privatile.survey.service import HARMLESS, SurveyService, public_state, survey_facts
+from privatile.survey.study import LATEST_ROUND
 
 LARGEST_BODY = 512
 """Bytes of a request with a code: such a body has some 80."""

@@ -10,28 +10,28 @@ from typing import Any
 
 import msgspec
 
-from privatile.core.words import counted
+from privatile.core.text import counted
 from privatile.errors import InputError
-from privatile.federation.record.checks import Checks
-from privatile.federation.record.common_checks import (
+from privatile.federation.record.record import (
+    FORMAT,
+    SOFTWARE,
+    ended,
+    recorded_facts,
+    sign,
+    transcript_digest,
+)
+from privatile.federation.record.verify import (
+    Checks,
     check_end,
     check_recomputed,
     check_study_and_signature,
     part,
     run_of_record,
 )
-from privatile.federation.record.comparison import recorded_facts
-from privatile.federation.record.document import (
-    FORMAT,
-    SOFTWARE,
-    ended,
-    sign,
-    transcript_digest,
-)
-from privatile.server.coordinator import Coordinator
-from privatile.server.open_rounds import Phase
-from privatile.server.program import program
-from privatile.server.run_file import RunStore
+from privatile.run.coordinator import Coordinator
+from privatile.run.rounds import Phase
+from privatile.run.run_file import RunStore
+from privatile.run.tables import program
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.run import result_so_far, run_spec
 from privatile.survey.store import SurveyStore

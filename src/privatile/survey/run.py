@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from privatile.core.words import moment
+from privatile.core.text import moment
 from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.ending import End, Reason
+from privatile.estimator.open_ended import End, Reason
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.result.part_words import STRATA
 from privatile.result.result import QuantileResult
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
-from privatile.server.writer import begin_or_continue
+from privatile.result.shown import STRATA
+from privatile.run.coordinator import Coordinator
+from privatile.run.locks import begin_or_continue
+from privatile.run.run_file import RunStore
 from privatile.survey.store import Count
 from privatile.survey.study import SurveyStudy
 

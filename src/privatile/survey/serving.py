@@ -1,10 +1,19 @@
-"""The gateway's process: its folder, its address, TLS, and how it ends."""
+"""The gateway's process: its folder, address, TLS, and how it ends; its state as seen from outside.
+
+End a survey by command: through the gateway where one runs, by itself where none does.
+
+Where a survey stands, read from outside while the gateway writes.
+
+The gateway's process: its folder, its address, TLS, and how it ends.
+"""
 
 import asyncio
 import gc
+import shlex
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
@@ -14,16 +23,165 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from privatile.client.ledger.file_systems import require_volume
-from privatile.core.words import counted
-from privatile.errors import InputError
-from privatile.federation.run.lock import lock_folder
+from privatile.core.text import counted, duration
+from privatile.errors import InputError, StoreError
 from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
-from privatile.server.open_rounds import Phase
-from privatile.server.web import address, is_loopback, listen, make_server
+from privatile.run.coordinator import Coordinator
+from privatile.run.locks import lock_folder
+from privatile.run.rounds import Phase, end_reached
+from privatile.run.run_file import RunStore
+from privatile.run.state import Alarm
+from privatile.run.tables import running_process
+from privatile.run.web import address, is_loopback, listen, make_server
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import PageFile, page_sha256
-from privatile.survey.service import SurveyService
+from privatile.survey.record import has_result, nothing_to_release
+from privatile.survey.run import Standing, standing
+from privatile.survey.service import SurveyService, live_facts, organiser_facts, round_rule
+from privatile.survey.store import SurveyStore
+
+
+def what_closing_ends(folder: SurveyFolder) -> str | None:
+    """What would end for good, in words; none where the survey is closed, or its stated end is reached."""
+    study = folder.study()
+    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
+        state = store.round()
+    if state.phase is Phase.CLOSED or state.ending or end_reached(round_rule(study), state, time.time()):
+        return None
+    ends = [study.end_date] if study.end_date else []
+    ends += [f"{study.end_answers:,} counted answers"] if study.end_answers else []
+    ends += [f"an interval of width {study.end_width:g}"] if study.end_width else []
+    stated = f"the survey's end is {' or '.join(ends)}" if ends else "the survey has no stated end"
+    return f"{counted(state.counted_before + state.came, 'answer')}; {stated}; closing is for good."
+
+
+def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
+    """End the survey after the open round; what to tell people.
+
+    With a gateway running the round drains as usual, at most `wait` seconds beyond its grace time.
+    """
+    study = folder.study()
+    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
+        if store.round().phase is Phase.CLOSED:
+            return "The survey was closed already."
+        folder.close_request.touch()
+        if running_process(folder.pid_file) is None:
+            try:
+                with lock_folder(folder.pid_file, "gateway"):
+                    asyncio.run(_close_alone(folder))
+            except StoreError:
+                # Asked for again once the files are in order: the next gateway should not close by surprise.
+                folder.close_request.unlink(missing_ok=True)
+                raise
+        give_up = time.monotonic() + study.grace + wait
+        while store.round().phase is not Phase.CLOSED:
+            if time.monotonic() > give_up:
+                raise StoreError(
+                    f"the gateway has not closed the survey within {study.grace + wait:.0f} s; it will as soon as it "
+                    "can. Look at it with `privatile survey status`."
+                )
+            time.sleep(0.1)
+    path = shlex.quote(str(folder.path))
+    if not folder.run_file.exists() or not has_result(folder):
+        why = nothing_to_release(study)
+        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile survey status {path}"
+    return (
+        f"The survey is closed. Its result: privatile survey status {path}. Publish it: privatile survey release {path}"
+    )
+
+
+async def _close_alone(folder: SurveyFolder) -> None:
+    """Close without a gateway: nobody can answer meanwhile, so nobody is waited for."""
+    service = SurveyService.of(folder)
+    await service.start(follow=False)
+    try:
+        service.intake.awaited = set()
+        await service.look()
+    finally:
+        await service.stop()
+
+
+SHOWN_STRATA = 20
+
+
+@dataclass(frozen=True)
+class SurveyStatus:
+    """A survey from outside; nothing in it tells who answered what."""
+
+    facts: dict[str, Any]
+    """As on the organiser's page."""
+    process: int | None
+    """The gateway's process; none where none runs."""
+    since: float
+    """Seconds that the open round has been in its phase."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**self.facts, "process": self.process}
+
+    def to_text(self) -> str:
+        """A few lines for people."""
+        facts, now = self.facts, self.facts["open_round"]
+        running = f", process {self.process}" if self.process else ", no gateway running"
+        lines = [
+            f"survey       {facts['title']}",
+            f"state        {facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else ""),
+            f"answers      {facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, "
+            f"{facts['late']:,} late",
+        ]
+        if facts["state"] != "closed":
+            lines.append(
+                f"open round   {now['number']:,}, {now['state']} for {duration(self.since)}: {now['answers']:,} of "
+                f"{now['planned']:,} planned answers"
+            )
+        if facts["restored"]:
+            lines.append(
+                f"restored     {counted(facts['restored'], 'time')} from a backup: later answers are lost, and "
+                "everybody since then was warned"
+            )
+        lines += [f"ALARM        {text}" for text in facts["alarms"]]
+        if facts["sentence"]:
+            lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
+        elif facts["state"] != "closed":
+            least, most = facts["first_interval_after"], facts["most_answers"]
+            few = f"; this survey can have {most:,} at most" if most < least else ""
+            lines.append(f"so far       no interval yet: it takes at least about {least:,} answers{few}")
+        lines += [f"note         {text}" for text in facts["caveats"]]
+        for one in facts["strata"][:SHOWN_STRATA]:
+            lines.append(
+                f"stratum      {one['name']}, weight {one['weight']:.4g}: {one['spent']:,} of {one['codes']:,} codes "
+                f"spent, {one['handed']:,} with a question and no answer"
+            )
+        if len(facts["strata"]) > SHOWN_STRATA:
+            lines.append(f"stratum      and {len(facts['strata']) - SHOWN_STRATA:,} more")
+        return "\n".join(lines)
+
+
+def read_standing(folder: SurveyFolder) -> Standing:
+    """What the closed rounds say."""
+    if not folder.run_file.exists() or RunStore.is_blank(folder.run_file):
+        return Standing(0, None, None)
+    with RunStore.open(folder.run_file, read_only=True) as store:
+        return standing(Coordinator(store))
+
+
+def read_status(folder: SurveyFolder) -> SurveyStatus:
+    """Read both files of a survey."""
+    study = folder.study()
+    process = running_process(folder.pid_file)
+    found = read_standing(folder)
+    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
+        state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()
+        restored = store.restored()
+    alarms = []
+    if process is None and state.phase is not Phase.CLOSED:
+        text = "no gateway takes answers; start it with `privatile survey serve`"
+        alarms.append(Alarm("stopped", None, state.since, text))
+    live = live_facts(study, state, found, late, opened)
+    facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms, restored)
+    return SurveyStatus(facts, process, time.time() - state.since)
+
 
 TRIAL_DAYS = 30
 """How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""

@@ -13,7 +13,7 @@ from html import escape
 from typing import NamedTuple
 
 from privatile.errors import InputError, require
-from privatile.survey.protocol import link, survey_address
+from privatile.survey.study import link, survey_address
 
 COLUMNS, ROWS = 2, 4
 WIDTH, HEIGHT = 105.0, 74.25

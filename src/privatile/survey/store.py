@@ -1,4 +1,19 @@
-"""The private file of a survey, `survey.db`: which codes are spent, and the counts of the round that is open.
+"""The private file of a survey, `survey.db`: codes, which of them are spent, and the counts of the open round.
+
+The mark: how many changes the codes of a survey had seen, kept outside the survey's folder.
+
+Two files restored from one old backup agree with each other, and codes that were spent since then would answer again.
+The mark lies with the user's keys. It is written after a commit, never ahead of one, so codes with fewer changes than
+it says are an older copy: refused until `privatile survey serve --restored` says that it is meant. A mark may lag by
+the last seconds before a power cut or a kill. Where it was restored with the folder, or on another machine, it shows
+nothing.
+
+The codes of a survey in memory: which exist, of which stratum, in which state. A look-up takes no disk.
+
+A million codes take 19 MB. A code's place is that of its row in the order of the hashes. Of a hash the first 128 bits
+are kept here, as many as a code has; the file has all of it, and every change is made there by the whole hash.
+
+The private file of a survey, `survey.db`: which codes are spent, and the counts of the round that is open.
 
     codes   one row per code: its hash, its stratum, its state. Rows lie in the order of the hashes, no row has a time
             or a round, and none has an answer.
@@ -20,17 +35,131 @@ import math
 import os
 import sqlite3
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
+
+from privatile.client.ledger.integrity import key_folder
 from privatile.core.sqlite_types import is_as_declared
-from privatile.core.words import counted, printable
+from privatile.core.text import counted, printable
 from privatile.errors import StoreError
-from privatile.estimator.ending import REASONS
-from privatile.server.open_rounds import OpenRound, Phase
-from privatile.survey.code_table import CodeTable
+from privatile.estimator.open_ended import REASONS
+from privatile.run.rounds import OpenRound, Phase
+from privatile.survey.study import SurveyStudy
+
+EVERY_SECONDS = 2.0
+"""How much the mark may lag behind a gateway that runs."""
+
+
+class SurveyMark:
+    """The mark of one survey."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._written = -EVERY_SECONDS
+
+    @classmethod
+    def of(cls, study: SurveyStudy) -> Self:
+        """That of a study, in the user's key folder."""
+        return cls(key_folder() / f"survey-{study.survey}-{study.digest[:16]}.mark")
+
+    def read(self) -> int:
+        """Changes that were seen; 0 where there is no mark, or none that a program wrote."""
+        try:
+            return int(self.path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to write it again."""
+        return time.monotonic() - self._written > EVERY_SECONDS
+
+    def advance(self, changes: int) -> None:
+        """Move the mark up to changes that are on the disk; OSError where it cannot be written."""
+        self._written = time.monotonic()
+        if changes > self.read():
+            self.put(changes)
+
+    def put(self, changes: int) -> None:
+        """Set the mark, back too; OSError where it cannot be written."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(f"{changes}\n", encoding="ascii")
+        draft.replace(self.path)
+
+
+HASH = 32
+"""Bytes of a code's hash."""
+
+AT_ONCE = 50_000
+"""Rows that are read together."""
+
+
+class CodeTable:
+    """Codes in the order of their hashes; `states` and `strata` are read by place."""
+
+    def __init__(self, hashes: "Sequence[array[int]]", strata: "array[int]", states: bytearray) -> None:
+        """Use `read`. `hashes` has the first 64 bits of every hash, and the next 64."""
+        self._first, self._second = hashes
+        self.strata = strata
+        self.states = states
+
+    @classmethod
+    def read(cls, rows: Iterable[tuple[bytes, int, int]]) -> Self:
+        """The table of rows (hash, stratum, state), which must come in the order of the hashes.
+
+        >>> table = CodeTable.read([(b"a" * 32, 0, 0), (b"b" * 32, 1, 2)])
+        >>> place = table.find(b"b" * 32)
+        >>> place, table.strata[place], table.states[place], table.find(b"c" * 32), len(table)
+        (1, 1, 2, None, 2)
+        """
+        hashes = array("Q"), array("Q")
+        strata, states = array("H"), bytearray()
+        left = iter(rows)
+        while part := list(islice(left, AT_ONCE)):
+            names, places, found = zip(*part, strict=True)
+            if any(len(name) != HASH for name in names):
+                raise ValueError(f"a hash has {HASH} bytes")
+            numbers = np.frombuffer(b"".join(names), dtype=">u8").reshape(len(part), -1)
+            for half, column in zip(hashes, numbers.T[:2], strict=True):
+                half.frombytes(column.astype("=u8").tobytes())
+            strata.extend(places)
+            states += bytes(found)
+        numbers = np.frombuffer(hashes[0], dtype=np.uint64)
+        if np.any(numbers[1:] < numbers[:-1]):
+            raise ValueError("the codes are not in the order of their hashes")
+        return cls(hashes, strata, states)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    @property
+    def changes(self) -> int:
+        """A number that grows with every change of a state: 1 for a question handed out, 2 for a spent code.
+
+        >>> CodeTable.read([(b"a" * 32, 0, 0), (b"b" * 32, 0, 1), (b"c" * 32, 0, 3)]).changes
+        3
+        """
+        return 2 * len(self.states) - 2 * self.states.count(0) - self.states.count(1)
+
+    def find(self, code: bytes) -> int | None:
+        """The place of a code by its hash; none for one that was never issued."""
+        first, second = int.from_bytes(code[:8], "big"), int.from_bytes(code[8:16], "big")
+        place = bisect_left(self._first, first)
+        while place < len(self._first) and self._first[place] == first:
+            if self._second[place] == second:
+                return place
+            place += 1
+        return None
+
 
 FORMAT = 1
 

@@ -1,4 +1,8 @@
-"""The study file of a survey: everything public about it. One TOML file, checked whole, hashed once.
+"""The study file of a survey, and what gateway, clients and links agree on.
+
+What the gateway, its clients and its links agree on: a code, a round's number, an address.
+
+The study file of a survey: everything public about it. One TOML file, checked whole, hashed once.
 
 What is asked, how private an answer is, how much every stratum counts and when the survey ends are fixed before the
 first code is given away. The digest of the canonical text names the study; the release record holds it.
@@ -13,22 +17,60 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from privatile.core.canonical import Hashed
-from privatile.core.client_names import client_name
-from privatile.core.decoding import BrokenRules, Document, read_toml
+from privatile.core.decoding import BrokenRules, Document, Place, read_toml
 from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
 from privatile.core.scale import check_range, make_scale
-from privatile.core.toml_lines import Place
-from privatile.core.words import short
+from privatile.core.text import Hashed, client_name, short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
-from privatile.estimator.ending import SHORTEST, answers_before_interval, seconds_of
-from privatile.estimator.values import parse_values
+from privatile.estimator.open_ended import SHORTEST, answers_before_interval, seconds_of
+from privatile.estimator.settings import parse_values
 from privatile.laws.critical import checked_level
-from privatile.survey.protocol import survey_address
+from privatile.run.web import is_loopback
+
+CODE = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+"""16 bytes in base64url without padding: the last character has two bits."""
+
+LATEST_ROUND = 1 << 53
+"""Beyond this JavaScript has no whole numbers."""
+
+
+def survey_address(text: str) -> str:
+    """The address below which a survey is served: https (on this machine also http), with a slash at the end.
+
+    >>> survey_address("https://survey.example.org")
+    'https://survey.example.org/'
+    >>> survey_address("http://survey.example.org/")
+    Traceback (most recent call last):
+    ...
+    privatile.errors.InputError: the survey's address must begin with https://, since browsers answer only over a secure
+    connection; got 'http://survey.example.org/'.
+    """
+    parts = urlsplit(text)
+    if not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))):
+        raise InputError(
+            "the survey's address must begin with https://, since browsers answer only over a secure "
+            f"connection; got {short(text)}."
+        )
+    if not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise InputError(
+            f"the survey's address must be https://HOST/ or https://HOST/FOLDER/ and no more; got {short(text)}."
+        )
+    return text if text.endswith("/") else text + "/"
+
+
+def link(address: str, code: str, epsilon: float) -> str:
+    """The link of one person, with the privacy budget that the person was told: the page refuses to spend more.
+
+    >>> link("https://survey.example.org/", "AAAAAAAAAAAAAAAAAAAAAA", 1.0)
+    'https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA&e=1'
+    """
+    return f"{survey_address(address)}#c={code}&e={epsilon:.12g}"
+
 
 IDENTITY = re.compile(r"[0-9a-f]{12}")
 """A survey's own mark: 48 random bits. A device stores its answer under it."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from privatile.cli import main
-from privatile.client.order.column import Block, ShuffledColumn
+from privatile.client.order.shuffle import Block, ShuffledColumn
 from privatile.client.randomizer import Counter, Randomizer
 from privatile.core.messages import Question
 from privatile.errors import SiteRefusal

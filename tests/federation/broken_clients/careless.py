@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from privatile.client.order.column import Block, ShuffledColumn
+from privatile.client.order.shuffle import Block, ShuffledColumn
 from privatile.federation.site import service
 from tests.federation.broken_clients.running import run_client
 

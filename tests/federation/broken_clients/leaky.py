@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from privatile.client.ledger.stored_answers import Stored
+from privatile.client.ledger.ledger import Stored
 from privatile.client.responder import Responder
 from privatile.core.messages import Question
 from tests.federation.broken_clients.running import run_client

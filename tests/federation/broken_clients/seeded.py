@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.coins import OperatingSystemCoins
+from privatile.client.randomizer import OperatingSystemCoins
 from tests.federation.broken_clients.running import run_client
 
 GENERATOR = np.random.default_rng(list(hashlib.sha256(str(Path.home()).encode()).digest()))

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
-from privatile.federation.audit.checks import Transcript
-from privatile.federation.audit.judgement import Finding, judge, silent
-from privatile.federation.audit.plan import Plan
-from privatile.federation.audit.planted import PlantedFile
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.audit.checks import Finding, Transcript, judge, silent
+from privatile.federation.audit.plan import Plan, PlantedFile
+from privatile.federation.study import FederationStudy
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -19,7 +19,7 @@ import msgspec
 
 from privatile.core.messages import Question
 from privatile.estimator.spec import RunSpec
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study import FederationStudy
 from privatile_leaderless import following as following_module
 from privatile_leaderless import history as history_module
 from privatile_leaderless import replica as replica_module

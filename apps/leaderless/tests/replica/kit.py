@@ -13,12 +13,12 @@ from typing import Any
 import nkeys  # type: ignore[import-untyped]
 import numpy as np
 
-from privatile.core.canonical import canonical_json
 from privatile.core.messages import Answer, Question
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.keys import KeyPair, PublicKeys
-from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
-from privatile.server.run_file import RunStore
+from privatile.core.text import canonical_json
+from privatile.federation.keys import KeyPair, PublicKeys
+from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.happenings import Happening
 from privatile_leaderless.peer_file import LogEntry, PeerLog

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from privatile.federation.study.study import FederationStudy
+from privatile.federation.study import FederationStudy
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import Proposal
 from replica.hostile import Wrong, play_each

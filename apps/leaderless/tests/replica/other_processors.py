@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from privatile.federation.study.study import ClientAgreement, FederationStudy
+from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile_leaderless.entries import Proposal, read_entry
 from replica.kit import Logged, Peer, make_study, new_replica, run
 

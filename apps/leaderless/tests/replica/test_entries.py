@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError
-from privatile.federation.wire.messages import Link
+from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision, Note, Relay, asks_digest, read_entry
 from replica.kit import Peer, answer_of, asked_after, key_of, make, new_replica, read
 from tests.federation.mutations import DROPPED, places, with_value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from privatile.federation.coordinator.pending_notes import ROWS_PER_CLIENT
-from privatile.federation.wire.messages import Link
+from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
+from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision, Final
 from privatile_leaderless.peer_file import MOST_EVIDENCE
 from replica.filed import ATTACKS, FiledPeer, events, evidence, filed

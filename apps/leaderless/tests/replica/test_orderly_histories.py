@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from privatile.federation.wire.messages import Link
+from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision, Entry
 from replica.hostile import remembered
 from replica.kit import Logged, StoredPeer, key_of, make_study

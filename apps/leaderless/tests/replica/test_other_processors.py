@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from replica.other_processors import STUDIES, read, write
-from tests.server.other_machines import settings
+from tests.run.other_machines import settings
 
 pytestmark = pytest.mark.process
 

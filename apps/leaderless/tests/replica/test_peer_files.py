@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError, StoreError
-from privatile.federation.record.document import transcript_digest
-from privatile.server.run_file import RunStore
+from privatile.federation.record.record import transcript_digest
+from privatile.run.run_file import RunStore
 from privatile_leaderless.chain import payload_digest, signed_value
 from privatile_leaderless.entries import Note
 from privatile_leaderless.peer_file import LogEntry, PeerLog

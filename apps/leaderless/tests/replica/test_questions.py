@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from privatile.core.scale import units_inside
-from privatile.estimator.transcript import slack
+from privatile.estimator.plan import slack
 from privatile_leaderless.entries import Proposal
 from replica.kit import (
     Logged,

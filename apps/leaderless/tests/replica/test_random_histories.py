@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from privatile.server.run_file import RunStore, Statement
+from privatile.run.run_file import RunStore, Statement
 from privatile_leaderless import quorums
 from replica.hostile import Stored, WithoutSlots, Wrong, play_many, remembered
 

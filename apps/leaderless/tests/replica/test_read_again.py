@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from privatile.federation.wire.messages import Link
+from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.unread import Unread
 from replica.kit import (

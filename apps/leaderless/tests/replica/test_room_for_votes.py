@@ -7,10 +7,10 @@ import base64
 import msgspec
 import pytest
 
-from privatile.core.canonical import canonical_json
 from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.text import canonical_json
 from privatile.errors import InputError
-from privatile.federation.wire.messages import Link
+from privatile.federation.wire import Link
 from privatile_leaderless import history, quorums
 from privatile_leaderless.entries import (
     LARGEST_ENTRY,

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from privatile.core.messages import Answer
-from privatile.federation.coordinator.answer_intake import AnswerIntake
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.messages import AnswerMessage, Link, question_digest
-from privatile.server.coordinator import Coordinator
-from privatile.server.run_file import RunStore
+from privatile.federation.coordinator.intake import AnswerIntake
+from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.run.coordinator import Coordinator
+from privatile.run.run_file import RunStore
 from replica.kit import StoredPeer, drawn, key_of, make, make_study, run
 
 SILENT = {("peer2", 5), ("peer2", 6), ("peer0", 9)}

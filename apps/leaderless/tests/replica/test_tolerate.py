@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.study.study import ClientAgreement, FederationStudy, study_toml
-from privatile.federation.wire.messages import LARGEST_ASK
+from privatile.federation.study import ClientAgreement, FederationStudy, study_toml
+from privatile.federation.wire import LARGEST_ASK
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import LARGEST_ENTRY
 from replica.kit import Peer, after, make_study

@@ -1,4 +1,6 @@
-"""Data sets of a ledger: a client's column, known by keyed digests of its content, and what its records have spent.
+"""Which records are the same, what they have spent, and what a ledger reports about them.
+
+Data sets of a ledger: a client's column, known by keyed digests of its content, and what its records have spent.
 
 The digests are of values in their order, which no name enters: of a data set's own values, and of the whole column it
 is a part of, each with the split (who holds which row, and whether people are known). Two data sets overlap, that is,
@@ -13,6 +15,8 @@ splits the sum, within a split the maximum. What differs in one value, one row o
 
 So a person's worst case for life is what was spent under that name, plus the same sum over all data sets without a
 person column, less those that hold new people by the holder's word and share no digest with another.
+
+What a ledger says about itself: who has answered how much, and what it cost. Never a value.
 """
 
 import math
@@ -20,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from privatile.client.ledger.keys import PersonKey
+from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import InputError
@@ -318,3 +322,90 @@ def say_new(ledger: Ledger, dataset: int) -> None:
             )
         ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
         ledger.moves[None] += 1
+
+
+@dataclass(frozen=True)
+class DatasetLine:
+    """One client's column: `reports` given in all, records neither asked nor reserved, the most any record has spent.
+
+    `number` counts the data sets in the order in which they first answered, and `first_run` is the run that came first:
+    two data sets of one client and column differ in both. `reserved` are records that unfinished runs keep for
+    themselves. `epsilon` includes what the same records have spent under other names (`datasets`); it is ∞ where
+    records answered without privacy, and where the ledger was `restored`, when it is not known.
+    """
+
+    number: int
+    client: str
+    column: str
+    by_person: bool
+    records: int
+    reports: int
+    reserved: int
+    unasked: int
+    runs: int
+    first_run: str
+    epsilon: float
+    restored: bool
+    new_people: bool
+    """Whether by the holder's word its people are in no other data set."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A line for each data set; `people` known by a person column, and the most any of them has spent for life by name.
+
+    On top of it a person may have spent `nameless_epsilon`, in the data sets without a person column. Once the ledger
+    was `restored` from a backup neither is known: `person_epsilon` is ∞ if it knows people, the other if it has such.
+    `max_epsilon` is the last limit that was given.
+    """
+
+    datasets: tuple[DatasetLine, ...]
+    people: int
+    person_epsilon: float
+    entries: int
+    restored: bool
+    nameless_epsilon: float = 0.0
+    max_epsilon: float | None = None
+
+
+def statement(ledger: Ledger) -> Statement:
+    """Read the whole ledger.
+
+    >>> statement(Ledger.in_memory())
+    Statement(datasets=(), people=0, person_epsilon=0.0, entries=0, restored=False, \
+nameless_epsilon=0.0, max_epsilon=None)
+    """
+    rows = ledger.execute(
+        "SELECT d.id, d.client, d.column, d.person IS NOT NULL, d.records, coalesce(sum(a.length), 0),"
+        " CASE WHEN d.lost THEN 0 ELSE max(0, d.records - d.cursor) END, count(DISTINCT a.run), d.lost,"
+        " (SELECT coalesce(sum(k.reserved - k.next), 0) FROM runs k WHERE k.dataset = d.id AND k.reserved > k.next),"
+        " coalesce((SELECT b.run FROM runs k JOIN answers b ON b.run = k.run AND b.client = k.client"
+        "  WHERE k.dataset = d.id ORDER BY b.sequence LIMIT 1), min(r.run), '') FROM datasets d"
+        " LEFT JOIN runs r ON r.dataset = d.id"
+        " LEFT JOIN answers a ON a.run = r.run AND a.client = r.client"
+        " GROUP BY d.id ORDER BY d.client, d.column, d.id"
+    ).fetchall()
+    people, most = ledger.lifetime_budgets.totals()
+    added = added_up((part, epsilon) for _, part, epsilon in nameless(ledger, reserved=False))
+    new = said_new(ledger)
+    restored = ledger.meta("restored") is not None
+    lines = tuple(
+        DatasetLine(
+            number=dataset,
+            client=client,
+            column=column,
+            by_person=bool(by_person),
+            records=records,
+            reports=reports,
+            reserved=reserved,
+            unasked=unasked,
+            runs=runs,
+            first_run=first_run,
+            epsilon=most_spent(ledger, dataset),
+            restored=bool(lost),
+            new_people=dataset in new,
+        )
+        for dataset, client, column, by_person, records, reports, unasked, runs, lost, reserved, first_run in rows
+    )
+    most, added = (math.inf if restored and epsilon else epsilon for epsilon in (most, added))
+    return Statement(lines, people, most, ledger.position.sequence, restored, added, ledger.max_epsilon)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.ledger.key_files import KEY_BYTES
-from privatile.client.order.keystream import words_at
+from privatile.client.ledger.integrity import KEY_BYTES
+from privatile.client.order.tags import words_at
 from privatile.errors import DataError
 
 Words = NDArray[np.uint64]

@@ -15,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.cells import cell_name, cell_of
-from privatile.client.sources.headers import names_in, read_header, refuse_headless
-from privatile.client.sources.numbers import from_arrow, not_numeric
-from privatile.client.sources.people import MISSING_IDENTIFIERS
-from privatile.client.sources.source import MOST_CLIENTS, Batch, Source, Texts, copied, unknown_column
-from privatile.client.sources.text_format import (
+from privatile.client.sources.csv import (
     DELIMITERS,
     NOTHING_FOUND,
     SOMETHING_ELSE,
@@ -30,6 +25,21 @@ from privatile.client.sources.text_format import (
     decimal_mark,
     in_words,
     kind_of_entry,
+    names_in,
+    read_header,
+    refuse_headless,
+)
+from privatile.client.sources.numbers import from_arrow, not_numeric
+from privatile.client.sources.people import MISSING_IDENTIFIERS
+from privatile.client.sources.source import (
+    MOST_CLIENTS,
+    Batch,
+    Source,
+    Texts,
+    cell_name,
+    cell_of,
+    copied,
+    unknown_column,
 )
 from privatile.errors import DataError, InputError
 

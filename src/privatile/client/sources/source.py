@@ -1,21 +1,133 @@
-"""What a source of records is: batches of rows in a fixed order, and the names of those who hold them.
+"""What a source of records is: batches of rows in a fixed order, names of those who hold them, cells of columns.
+
+The names of clients, the same from every kind of source.
+
+Records divided by several columns at once: by who holds them, by group, by a condition.
+
+A cell is one combination of entries. The ledger knows each cell as a client of its own, so that the same file divided
+otherwise is recognised, and nobody answers twice. The columns are taken in the order of their names: whichever of them
+is the group and whichever the condition, the cells are the same.
+
+What a source of records is: batches of rows in a fixed order, and the names of those who hold them.
 
 Every source gives the same things: the names of the clients (public), values as doubles with NaN for missing and, where
 such columns are named, the text by which each record's person is known and its survey weight. No error here contains a
 value or a weight.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.client.sources.cells import Cell, cell_name, cell_of, dividing
 from privatile.client.sources.numbers import entries, is_copy, numbers
 from privatile.client.sources.people import exact_below, person_bytes
 from privatile.core.arrays import Floats
+from privatile.core.messages import LONGEST_NAME
+from privatile.core.text import client_name
 from privatile.errors import DataError, InputError
+
+
+def check_client(value: object, column: str | None = None) -> str:
+    """The name of a client, or of a group in a named column, or an error that says what a name must be."""
+    text = name_text(value)
+    if text is None:
+        raise DataError(
+            "the client column is missing in some rows: nobody holds these records. Fill it in, or leave the rows out."
+        )
+    if not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
+        raise DataError(
+            f"a client's name must be a printable text of 1 to {LONGEST_NAME} characters; the "
+            f"{'client column' if column is None else f'column {column!r:.60}'} holds one that is not."
+        )
+    return text
+
+
+def name_text(value: object) -> str | None:
+    """The text of a client's entry; None where it is missing. Whole floats read as integers.
+
+    One name in two Unicode forms is one client (`client_name`).
+
+    >>> name_text(7.0), name_text(" 007"), name_text(float("nan"))
+    ('7', '007', None)
+    """
+    if value is None or value is np.ma.masked:
+        return None
+    if isinstance(value, bytes):
+        return client_name(value.decode("utf-8", "surrogateescape"))
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        if number != number:
+            return None
+        return str(int(number)) if number.is_integer() else repr(number)
+    text = client_name(str(value))
+    # pandas writes its missing marks so.
+    return None if text in ("<NA>", "NaT") and not isinstance(value, str) else text
+
+
+Cell = tuple[str | None, ...]
+"""One entry for each column that divides; None where it is missing, which a client's own column does not allow."""
+
+NO_ENTRY = "(none)"
+"""What stands for a missing entry in the name of a cell."""
+
+
+def dividing(client: str | None, groups: Iterable[str], forbidden: Sequence[str | None]) -> tuple[str, ...]:
+    """The columns that divide the records, in the order of their names.
+
+    A group's name is shown, so the column that is asked about, a person's column and a weight's (`forbidden`, in this
+    order) are no groups; nor do the values that are asked about name clients or people.
+
+    >>> dividing("site", ("sex", "region"), ("salary", None, None))
+    ('region', 'sex', 'site')
+    """
+    value, person, _ = forbidden
+    if person is not None and person == value:
+        raise InputError(
+            f"column {person!r} cannot name people: hashes of people are kept, and this column is the one asked about. "
+            "Name another one."
+        )
+    if client is not None and client == value:
+        raise InputError(
+            f"column {client!r} cannot name clients: names of clients are shown, and this column is the one asked "
+            "about. Name another one."
+        )
+    for name in groups:
+        if name in forbidden:
+            raise InputError(
+                f"column {name!r} cannot form groups: names of groups are shown, and this column holds values, people "
+                "or weights. Name another one."
+            )
+    return tuple(sorted({*groups, *(() if client is None else (client,))}))
+
+
+def cell_of(entries: Iterable[object], columns: tuple[str, ...], client: str | None) -> Cell:
+    """The cell of a row by its entries; an empty entry is a missing one, anything else, "NA" too, is a name.
+
+    >>> cell_of((7.0, " f "), ("region", "sex"), None), cell_of(("NA", ""), ("region", "sex"), None)
+    (('7', 'f'), ('NA', None))
+    """
+    return tuple(
+        check_client(entry, column) if column == client or name_text(entry) else None
+        for column, entry in zip(columns, entries, strict=True)
+    )
+
+
+def cell_name(cell: Cell, taken: dict[str, Cell]) -> str:
+    """The name by which the ledger knows a cell; refused where another cell has it.
+
+    >>> cell_name(("north", "f"), {})
+    'north, f'
+    """
+    name = check_client(", ".join(NO_ENTRY if entry is None else entry for entry in cell))
+    if taken.setdefault(name, cell) != cell:
+        raise DataError(
+            f"two groups would have the same name, {name!r:.60}: entries that hold a comma, or {NO_ENTRY!r}, look like "
+            "two entries, or like a missing one. Rename them."
+        )
+    return name
+
 
 ONLY_CLIENT = "all"
 UNNAMED = "value"

@@ -1,4 +1,8 @@
-"""The checks of an audit: each compares what a client answered with what honest coins give.
+"""The checks of an audit: what a client answered beside what honest coins give, and the findings in words.
+
+All questions of a plan side by side, and the groups of them that are tested.
+
+The checks of an audit: each compares what a client answered with what honest coins give.
 
 A check is a list of tests, each with an exact probability (`scores`). The check fails where its smallest probability,
 times the number of its tests, is at most the check's share of the false alarms. All shares together are at most
@@ -17,18 +21,24 @@ times the number of its tests, is at most the check's share of the false alarms.
               a count may hold one bit of a person
 
 Arrays have one row per audit, so that the same functions measure the power of the checks on many simulated audits.
+
+What the counts of an audit show: findings, in words, each with the check that made it.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.plan import Plan
-from privatile.federation.audit.scores import (
+from privatile.core.mechanism import RandomizedResponse
+from privatile.core.text import counted
+from privatile.federation.audit.plan import LARGE, RATIO_ALPHA, Asks, Plan, Sitting
+from privatile.federation.audit.statistics import (
     Counts,
     at_most,
     count_scores,
@@ -36,13 +46,110 @@ from privatile.federation.audit.scores import (
     difference_tails,
     more_than,
     pair_score,
+    ratio_bounds,
     size_scores,
     spread_tails,
     sum_tails,
     two_sided,
     weighted_sum,
 )
-from privatile.federation.audit.table import Indices, Table
+
+Indices = NDArray[np.intp]
+
+SIZES = (1, 2, 10, 30, 100, 1000)
+"""Classes of cohort sizes begin here."""
+
+
+class Table:
+    """All questions of a plan side by side, and the groups that are tested."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.rows: dict[tuple[str, str], slice] = {}
+        parts: list[tuple[str, str, Asks]] = [
+            (sitting.name, site, asks) for sitting in plan.sittings for site, asks in sitting.asks.items()
+        ]
+        stop = 0
+        for sitting, site, asks in parts:
+            self.rows[sitting, site] = slice(stop, stop + len(asks.round))
+            stop += len(asks.round)
+
+        def column(get: Callable[[Asks], NDArray[np.generic]]) -> NDArray[np.generic]:
+            return np.concatenate([get(asks) for _, _, asks in parts])
+
+        self.round = np.asarray(column(lambda asks: asks.round), dtype=np.int64)
+        self.level = np.asarray(column(lambda asks: asks.level), dtype=np.float64)
+        self.query = np.asarray(column(lambda asks: asks.query), dtype=np.float64)
+        self.length = np.asarray(column(lambda asks: asks.length), dtype=np.int64)
+        self.above = np.asarray(column(lambda asks: asks.above), dtype=np.float64)
+        self.shares = np.asarray(column(lambda asks: asks.shares), dtype=np.float64)
+        self.moves = np.asarray(column(lambda asks: asks.moves), dtype=np.float64)
+        self.same_truth = np.asarray(column(lambda asks: asks.same_truth), dtype=np.bool_)
+        self.phase = np.asarray(column(lambda asks: asks.round / asks.round.max()), dtype=np.float64)
+        self.sign = np.where(self.above >= 0.5, 1.0, -1.0)
+        """Where the truths are mostly 0, a lie raises the count; where they are mostly 1, it lowers it."""
+        self.pooled = np.concatenate(
+            [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
+        )
+        """The copy asks the first sitting's records: beside the first it is tested by its differences alone."""
+
+    @cached_property
+    def groups(self) -> list[tuple[str, Indices]]:
+        """Groups of questions, in words and as places."""
+        length, above, phase = self.length, self.above, self.phase
+        low, high = self.plan.sittings[0].study.range
+        truths = {
+            "no record above": self.same_truth & (above == 0.0),
+            "all records above": self.same_truth & (above == 1.0),
+            "few records above or below": ~self.same_truth & (abs(above - 0.5) >= 0.4),
+            "records on both sides": ~self.same_truth & (abs(above - 0.5) < 0.4),
+        }
+        phases = {
+            "the first round": self.round == 1,
+            "rounds 2 to 10": (self.round >= 2) & (self.round <= 10),
+            "the first half": phase <= 0.5,
+            "the second half": phase > 0.5,
+            "the last tenth": phase > 0.9,
+        }
+        masks = {"all questions": np.ones(len(length), dtype=np.bool_), **truths}
+        for start, stop in zip(SIZES, (*SIZES[1:], np.inf), strict=True):
+            words = "cohorts of 1" if start == 1 else f"cohorts from {start}"
+            size = (length >= start) & (length < stop)
+            masks[words] = size
+            masks |= {f"{words}, {truth}": size & mask for truth, mask in truths.items()}
+        for words, mask in phases.items():
+            masks |= {words: mask, f"{words}, same truth": mask & self.same_truth}
+            masks[f"{words}, records on both sides"] = mask & ~self.same_truth
+        masks["queries at the low end"] = self.query < low + 0.1 * (high - low)
+        masks["queries at the high end"] = self.query > high - 0.1 * (high - low)
+        for level in sorted(set(self.level.tolist())):
+            masks[f"level {level:g}"] = self.level == level
+        return [
+            *((words, self.pooled[mask[self.pooled]]) for words, mask in masks.items()),
+            *self._sites(),
+        ]
+
+    def _sites(self) -> Iterator[tuple[str, Indices]]:
+        """Every site of every sitting, and its levels."""
+        for (sitting, site), rows in self.rows.items():
+            places = np.arange(rows.start, rows.stop)
+            yield f"sitting {sitting}, site {site}", places
+            if sitting in ("first", "long"):
+                for level in sorted(set(self.level[places].tolist())):
+                    yield f"sitting {sitting}, site {site}, level {level:g}", places[self.level[places] == level]
+
+    def sequences(self) -> list[Indices]:
+        """Consecutive questions to one site in one sitting, without the copy."""
+        return [np.arange(rows.start, rows.stop) for (sitting, _), rows in self.rows.items() if sitting != "copy"]
+
+    def alike(self) -> list[Indices]:
+        """Questions of one query to one site in one sitting, without the copy."""
+        return [
+            places[self.query[places] == query]
+            for places in self.sequences()
+            for query in np.unique(self.query[places]).tolist()
+        ]
+
 
 Transcript = Mapping[tuple[str, str], Counts]
 """Counts by sitting and site: one row per audit, one column per question."""
@@ -330,3 +437,80 @@ TESTS: Mapping[str, Callable[[_Scores], Iterator[Test]]] = {
     "study": _study,
     "parity": _parity,
 }
+
+
+WHOLE_SHARE = 0.25e-4
+"""How often an honest client may fail `whole`."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question."""
+
+    name: str
+    passed: bool
+    text: str
+
+
+def judge(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> list[Finding]:
+    """The findings of one audit whose client has answered every question."""
+    findings = [find_ratio(plan, transcript)] if "long" in plan.parts else []
+    findings += [find_whole(plan.whole, transcript)] if "whole" in plan.parts else []
+    for check in run_checks(plan, transcript, rng) if plan.sittings else ():
+        probability = float(check.probability[0])
+        seen = "nothing strange" if check.passed[0] else f"{check.worst()}, which honest coins give with"
+        chance = f"p = {probability:.2g}" + ("" if check.passed[0] else f"; allowed: {check.share:.2g}")
+        findings.append(
+            Finding(check.name, bool(check.passed[0]), f"{counted(len(check.labels), 'test')}: {seen} ({chance})")
+        )
+    return findings
+
+
+def silent(sitting: str, site: str, number: int) -> Finding:
+    """A site that did not answer. On one machine nothing is lost: silence is an answer, and may tell the truth."""
+    return Finding("answers", False, f"site {site} did not answer round {number} of sitting {sitting}")
+
+
+def find_ratio(plan: Plan, transcript: Transcript) -> Finding:
+    """Whether e^ε is within the bounds that the large questions give, for a report of 1 and for a report of 0."""
+    ((site, asks),) = plan.long.asks.items()
+    ones = transcript["long", site][0]
+    large = asks.same_truth & (asks.length >= LARGE)
+    above, below = large & (asks.above == 1.0), large & (asks.above == 0.0)
+    bounds = ratio_bounds(int(ones[above].sum()), int(ones[below].sum()), int(asks.length[above].sum()), RATIO_ALPHA)
+    return ratio_finding(plan.epsilon, bounds)
+
+
+def find_whole(whole: Sitting, transcript: Transcript) -> Finding:
+    """Whether the counts of a whole file add up to the records above the query: then each was asked once.
+
+    A difference d needs at least |d| lies, whatever the truths are.
+    """
+    asked = []
+    for site, asks in whole.asks.items():
+        records = asks.file.records
+        planted, counted = round(float(asks.above[0]) * records), int(transcript[whole.name, site][0].sum())
+        lies, whose = np.array(abs(counted - planted)), "people" if asks.file.people else "records"
+        chance = float(more_than(lies - 1, np.array(records), np.array((1.0 - asks.rate) / 2.0)))
+        asked.append(f"{counted:,} of {records:,} {whose}")
+        if len(whole.asks) * chance <= WHOLE_SHARE:
+            text = (
+                f"site {site}: {planted:,} of {records:,} {whose} are above the query, the counts add up to {counted:,}"
+            )
+            return Finding("whole", False, f"{text}: some were asked twice or never, or by row in place of by person")
+    return Finding("whole", True, f"all were asked, each once: {' and '.join(asked)} are above the query, as planted")
+
+
+def ratio_finding(epsilon: float, bounds: tuple[tuple[float, float], tuple[float, float]]) -> Finding:
+    """The finding from the two intervals of the likelihood ratio."""
+    rate = RandomizedResponse.from_epsilon(epsilon).truth_rate
+    limit = (1 + rate) / (1 - rate)
+    measured = ", ".join(f"{low:.4f} to {high:.4f}" for low, high in bounds)
+    least = math.log(max(bounds[0][0], bounds[1][0], 1.0))
+    text = f"e^epsilon = {limit:.4f}; measured, for a report of 1 and of 0: {measured}; epsilon is at least {least:.4f}"
+    return Finding("ratio", all(low <= limit <= high for low, high in bounds), text)
+
+
+def answered(transcript: Mapping[tuple[str, str], object]) -> Finding:
+    """Every question was answered."""
+    return Finding("answers", True, f"every question was answered, by {counted(len(transcript), 'client')}")

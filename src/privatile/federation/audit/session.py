@@ -1,27 +1,80 @@
-"""The auditor as coordinator of one or more client processes: a study, planted files, questions and counts."""
+"""The auditor as coordinator of real client processes: a study, planted files, questions and a kill.
+
+The audited program as a process: its folder, its environment, its output.
+
+The auditor as coordinator of one or more client processes: a study, planted files, questions and counts.
+"""
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
+import site as site_packages
+import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation.audit.plan import Sitting
-from privatile.federation.audit.processes import FILE, Running, data_arguments, start_process
-from privatile.federation.coordinator.port import CoordinatorPort
+from privatile.federation.audit.plan import PERSON, Sitting
+from privatile.federation.connection import CoordinatorPort, connected
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
-from privatile.federation.setup.broker_configuration import BrokerSettings
-from privatile.federation.setup.directory import Directory, admit, initialize
-from privatile.federation.setup.files import replace_file
+from privatile.federation.setup.folder import Directory, admit, initialize
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
-from privatile.federation.wire.connection import connected
-from privatile.federation.wire.messages import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
+from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
+from privatile.run.files import replace_file
+
+FILE = "data.csv"
+"""The planted file in a site's folder."""
+
+Running = subprocess.Popen[bytes]
+"""A process that was started."""
+
+
+@lru_cache(maxsize=1)
+def alone() -> tuple[str, ...]:
+    """A prefix that gives every client process the same process number, where this system allows it.
+
+    Coins that are seeded with the process number are then the same in two sittings.
+    """
+    for options in (("--pid",), ("--user", "--map-root-user", "--pid")):
+        prefix = ("unshare", *options, "--fork", "--kill-child")
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run([*prefix, "true"], capture_output=True, timeout=5, check=True)
+            return prefix
+    return ()
+
+
+def data_arguments(folder: Path, column: str, *, people: bool) -> list[str]:
+    """The arguments that name the planted file, its column, and the column of people where the client is told so."""
+    found = ["--source", str(folder / FILE), "--value", column]
+    return [*found, "--person", PERSON] if people else found
+
+
+def start_process(folder: Path, command: Sequence[str]) -> Running:
+    """Start a process, with what a process needs to start and nothing else of this one's environment."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True, mode=0o700)
+    environment = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    # What it writes where programs usually write is looked through; what it imports is found as from here.
+    environment |= {"HOME": str(home), "TMPDIR": str(home), "PYTHONUSERBASE": str(site_packages.getuserbase())}
+    environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
+    with (folder / "output.log").open("ab") as file:
+        return subprocess.Popen(
+            [*alone(), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            cwd=home,
+            env=environment,
+        )
+
 
 PATIENCE = 30.0
 """Seconds to wait for an answer. On one machine an honest client needs milliseconds."""

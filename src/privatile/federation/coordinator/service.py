@@ -1,4 +1,19 @@
-"""The coordinator's service: ask a round, collect answers until quorum or deadline, step, write, ask the next.
+"""The coordinator's service: ask a round, collect answers until quorum or deadline, step, write, again.
+
+How other commands reach a running coordinator: small files in a folder, read every second, and SIGTERM.
+
+Files survive a crash of either side; a request is removed when it is read.
+
+A coordinator's metrics, and what is wrong with its run.
+
+Rules that look at a run's counts: when a round may be closed, and whose counts are impossible. Pure functions.
+
+How the rounds of a run are asked, closed and ended: by agreed numbers, or by whoever comes (an open study).
+
+A round of an open study closes when enough have answered, when every client has, or when its time is up; the pure rule
+is `server.open_rounds`. It sees numbers of records and times, never an answer.
+
+The coordinator's service: ask a round, collect answers until quorum or deadline, step, write, ask the next.
 
 The round itself is `server.coordinator`, and which answers count is `AnswerIntake`; this service owns the connection,
 the clock, the journal and the run's file. A restart continues from what was written: a round is in the run's file
@@ -9,33 +24,280 @@ import asyncio
 import contextlib
 import logging
 import math
+import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import nats.errors
 
+from privatile.core.messages import Question
 from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused, StoreError
-from privatile.federation.coordinator.answer_intake import OTHER_VERSION, AnswerIntake
-from privatile.federation.coordinator.control import Control
-from privatile.federation.coordinator.holders import TWO_HOLDERS
-from privatile.federation.coordinator.journal import Journal
-from privatile.federation.coordinator.measures import Measures
-from privatile.federation.coordinator.pending_notes import PendingNotes
-from privatile.federation.coordinator.port import CoordinatorPort
-from privatile.federation.coordinator.round_rules import IMPOSSIBLE, impossible_clients
-from privatile.federation.coordinator.rounds import rounds_of
-from privatile.federation.monitoring import facts
+from privatile.federation.connection import Backoff, CoordinatorPort, connected
+from privatile.federation.coordinator.intake import OTHER_VERSION, TWO_HOLDERS, AnswerIntake
+from privatile.federation.coordinator.journal import Journal, PendingNotes
+from privatile.federation.keys import KeyPair
+from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progress, facts
 from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.wire.connection import Backoff, connected
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AskMessage, Notice, State
-from privatile.server.coordinator import Coordinator
+from privatile.federation.study import Arrivals, FederationStudy, shared_out
+from privatile.federation.wire import AskMessage, Notice, State
+from privatile.run.coordinator import Coordinator, Track, has_interval
+from privatile.run.rounds import Ending, OpenRound, Phase, RoundRule, advance
+from privatile.run.run_file import Statement
+from privatile.run.state import KINDS, Alarm, silent_rounds
+
+
+@dataclass(frozen=True)
+class Control:
+    """The folder of requests."""
+
+    folder: Path
+
+    def request(self, action: str, client: str = "") -> None:
+        """Ask for `abort`, for `close`, or to `readmit` a client."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / (f"{action}.{client}" if client else action)).touch()
+
+    def take(self) -> list[tuple[str, str]]:
+        """Remove every request and give its action and client."""
+        try:
+            names = sorted(os.listdir(self.folder))  # noqa: PTH208  (the cheapest way to list a folder)
+        except FileNotFoundError:
+            return []
+        found = []
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+            action, _, client = name.partition(".")
+            found.append((action, client))
+        return found
+
 
 log = logging.getLogger("privatile.federation.coordinator")
+
+
+class Measures:
+    """The metrics of one run: those that cost something are computed when somebody asks for them."""
+
+    def __init__(self, study: FederationStudy, coordinator: Coordinator, journal: Journal) -> None:
+        self._coordinator = coordinator
+        self._journal = journal
+        self._progress = Progress(log, coordinator.planned, coordinator.done, time.monotonic())
+        self._measured = -1
+        """The round whose estimate is in the metrics."""
+        labels = {"client": [*study.clients], "level": [f"{level:g}" for level in study.levels], "kind": KINDS}
+        self.metrics = Metrics("privatile", COORDINATOR_METRICS, labels, self._measure)
+        self.metrics.set("deadline_seconds", study.deadline)
+        self.metrics.set("rounds_planned", coordinator.planned)
+        self.metrics.set("round", coordinator.done)
+        self.metrics.set("quarantined", len(journal.quarantined()))
+        for client, at in journal.heard().items():
+            self.metrics.set("heard", at, client=client)
+
+    def count_round(self, number: int) -> None:
+        """This round is closed."""
+        self.metrics.set("round", number)
+        self.metrics.add("rounds")
+        if number != self._coordinator.planned:
+            self._progress.tell(number, time.monotonic())
+
+    def alarms(self) -> list[Alarm]:
+        """What is wrong with the run now, the worst first."""
+        return self._journal.alarms(silent_rounds(self._coordinator.tracks))
+
+    def _measure(self) -> None:
+        kinds = Counter(alarm.kind for alarm in self.alarms())
+        for kind in KINDS:
+            self.metrics.set("alarms", kinds[kind], kind=kind)
+        done = self._coordinator.done
+        if done == self._measured or not has_interval(self._coordinator.tracks):
+            return
+        self._measured = done
+        for result in self._coordinator.results():
+            low, high = result.first_interval
+            estimate = result.estimate if result.located else math.nan
+            values = {"estimate": estimate, "interval_low": low, "interval_high": high, "width": high - low}
+            for name, value in values.items():
+                self.metrics.set(name, value, level=f"{result.level:g}")
+
+
+IMPOSSIBLE = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
+"""Why a client of `impossible_clients` is put in quarantine."""
+
+
+class Closing(NamedTuple):
+    """Whether a round may be closed now; if not, why the run has to pause (empty while it only waits)."""
+
+    allowed: bool
+    pause: str = ""
+
+
+def may_close(intake: AnswerIntake, study: FederationStudy, tracks: Sequence[Track], *, late: bool) -> Closing:
+    """Close at once when every client has answered, else at the quorum or, when it is `late`, at the deadline.
+
+    The run goes on without silent clients as far as the study's patience allows.
+    """
+    missing = intake.missing
+    if pause := quarantine_pause(intake):
+        return Closing(False, pause)
+    if not missing:
+        return Closing(True)
+    if len(intake.answers) < study.quorum and not late:
+        return Closing(False)
+    absence = must_wait_for(missing, tracks, study.patience)
+    if absence:
+        return Closing(False, absence if late else "")
+    if not intake.answers:
+        return Closing(False, "no client answered within the deadline")
+    return Closing(True)
+
+
+def quarantine_pause(intake: AnswerIntake) -> str:
+    """Why the run pauses until the organizer has decided about a client; empty where there is none to decide about."""
+    if not intake.quarantined:
+        return ""
+    names = ", ".join(sorted(intake.quarantined))
+    return f"quarantined: {names}. Decide with `privatile federation resume` or `abort`"
+
+
+def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
+    """Why a round cannot be closed without the answers of these clients; empty when it can."""
+    names = set(missing)
+    for track in tracks:
+        if track.ask is None:
+            continue
+        for client, used in zip(track.plan.clients, track.state.used, strict=True):
+            if client.name not in names:
+                continue
+            if not used:
+                return f"client {client.name} has never answered: the first round needs every client"
+            if used - 1 >= patience:
+                return f"client {client.name} has been silent for {used - 1} rounds"
+    return ""
+
+
+def impossible_clients(tracks: Sequence[Track]) -> Iterator[str]:
+    """Clients whose share of ones over all rounds is impossible under their truth rate."""
+    for track in tracks:
+        for client, ones, asked in zip(track.plan.clients, track.state.ones, track.state.asked, strict=True):
+            if client.mechanism.impossible(ones, asked):
+                yield client.name
+
+
+LONGEST_GRACE = 10.0
+"""Seconds, at most, that a round waits for answers under way once it closes: a late one is spent and not counted."""
+
+
+class Rounds:
+    """Every client was asked beforehand for a number of records."""
+
+    def __init__(self, study: FederationStudy, coordinator: Coordinator) -> None:
+        self.study, self.coordinator = study, coordinator
+
+    def questions(self) -> dict[str, tuple[Question, ...]]:
+        """What every client is asked next; empty when the run is over."""
+        return self.coordinator.questions()
+
+    def closing(self, intake: AnswerIntake, *, late: bool) -> Closing:
+        """Whether the round may be closed; `late`: its deadline is over."""
+        return may_close(intake, self.study, self.coordinator.tracks, late=late)
+
+    def accept(self, intake: AnswerIntake, evidence: Sequence[Statement]) -> None:
+        """Give the counts of the round to the run, in one transaction with the evidence."""
+        self.coordinator.accept(intake.counts(), evidence, intake.unspent)
+
+    def finish(self) -> str:
+        """Mark the run as complete; what happened, in words."""
+        self.coordinator.finish()
+        return f"all {self.coordinator.done} rounds are done"
+
+    def end(self) -> None:
+        """Let the run end after the open round, by command; nothing here, where it has a number of rounds."""
+
+
+class OpenRounds(Rounds):
+    """Records arrive over weeks: a round is as long as it becomes."""
+
+    def __init__(self, study: FederationStudy, coordinator: Coordinator, arrivals: Arrivals) -> None:
+        super().__init__(study, coordinator)
+        grace = min(LONGEST_GRACE, study.deadline / 10.0)
+        self._rule = RoundRule(arrivals.round_answers, study.deadline, grace, arrivals.ends_at, arrivals.end_answers)
+        self._since = self._opened_at()
+        self._draining: OpenRound | None = None
+        """The open round, once it only waits for answers that are under way."""
+        self._ending: Ending = ""
+
+    def _opened_at(self) -> float:
+        """When the open round began, by the run's file: with the end of the last one. A restart changes nothing."""
+        ((last,),) = self.coordinator.store.query("SELECT max(at) FROM rounds")
+        return float(last or self.coordinator.store.created)
+
+    def _round(self, came: int) -> OpenRound:
+        before = sum(self.coordinator.asked.values())
+        return OpenRound(self.coordinator.done + 1, Phase.OPEN, self._since, came, before, self._ending)
+
+    @property
+    def _used_up(self) -> list[str]:
+        """Clients that have given all records they agreed to: no question counts without them."""
+        asked = self.coordinator.asked
+        return [name for name, agreement in self.study.clients.items() if asked[name] >= agreement.records]
+
+    def questions(self) -> dict[str, tuple[Question, ...]]:
+        """The question that stands, with the number of records that may take part at every client."""
+        if self._ending or self._used_up:
+            return {}
+        asked, clients = self.coordinator.asked, self.study.clients
+        lengths = shared_out(
+            self._rule.planned(self._round(0)),
+            {name: agreement.weight for name, agreement in clients.items()},
+            {name: agreement.records - asked[name] for name, agreement in clients.items()},
+        )
+        return {
+            name: tuple(one.of(lengths[name]) for one in questions)
+            for name, questions in self.coordinator.questions().items()
+        }
+
+    def closing(self, intake: AnswerIntake, *, late: bool) -> Closing:
+        """Whether the round may be closed, by the number that came and the clock; the deadline is the rule's own."""
+        if pause := quarantine_pause(intake):
+            return Closing(False, pause)
+        came = sum(map(sum, intake.lengths()))
+        state = self._round(came)
+        if self._draining is not None:  # the command to end may have come since
+            state = replace(self._draining, came=came, ending=self._ending)
+        found = advance(self._rule, state, time.time(), awaited=len(intake.missing))
+        self._draining = found if found.phase is Phase.DRAINING else None
+        self._ending = found.ending
+        return Closing(found.phase is Phase.CLOSING or not intake.missing)
+
+    def accept(self, intake: AnswerIntake, evidence: Sequence[Statement]) -> None:
+        """Give counts and lengths of the round to the run; with nobody's answer there is nothing to give."""
+        self._draining = None
+        if intake.answers:
+            self.coordinator.accept(intake.counts(), evidence, lengths=intake.lengths())
+            self._since = time.time()
+
+    def finish(self) -> str:
+        """End the run; what ended it, in words."""
+        used_up, over = self._used_up, self.coordinator.rounds() is None
+        self.coordinator.finish(None if over else "date" if self._ending == "date" else "command")
+        why = self.coordinator.store.why_ended
+        if why == "command" and used_up:
+            return f"{', '.join(used_up)} has given all records that it agreed to, and nothing counts without it"
+        return f"the run ended by {why} after {self.coordinator.done} rounds"
+
+    def end(self) -> None:
+        """Let the run end after the open round, by command."""
+        self._ending = self._ending or "command"
+
+
+def rounds_of(study: FederationStudy, coordinator: Coordinator) -> Rounds:
+    """The way in which this study's rounds are asked."""
+    return Rounds(study, coordinator) if study.arrivals is None else OpenRounds(study, coordinator, study.arrivals)
+
 
 End = Literal["finished", "stopped", "aborted"]
 

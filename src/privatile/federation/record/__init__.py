@@ -15,10 +15,9 @@ signature, so a coordinator cannot invent answers; the signature holds for the q
 another question than it asked; and the ledger's link, so a client cannot answer from two ledgers.
 """
 
-from privatile.federation.record.checks import Checks, VerificationFailed
 from privatile.federation.record.countersignature import CountersignRefused, countersign
-from privatile.federation.record.document import canonical, read_record, release, write_record
-from privatile.federation.record.verification import verify_record
+from privatile.federation.record.record import canonical, read_record, release, write_record
+from privatile.federation.record.verify import Checks, VerificationFailed, verify_record
 
 __all__ = [
     "Checks",

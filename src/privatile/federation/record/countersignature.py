@@ -21,15 +21,13 @@ import msgspec
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.messages import LARGEST_LENGTH
-from privatile.core.words import counted
+from privatile.core.text import counted
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.record.document import canonical, sign, transcript_digest
-from privatile.federation.record.transcript import Exchange, exchanges
+from privatile.federation.keys import KeyPair
+from privatile.federation.record.record import Exchange, canonical, exchanges, sign, transcript_digest
 from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
-from privatile.federation.study.study import FederationStudy
-from privatile.federation.study.weight_classes import name_in_ledger
-from privatile.federation.wire.keys import KeyPair
-from privatile.server.run_file import RunStore
+from privatile.federation.study import FederationStudy, name_in_ledger
+from privatile.run.run_file import RunStore
 
 FORMAT: Literal[1] = 1
 MOST_NAMED = 10

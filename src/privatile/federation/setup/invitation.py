@@ -11,19 +11,19 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from privatile.client.order.weight_classes import WIDEST
+from privatile.client.order.weights import WIDEST
 from privatile.core.messages import Missing
-from privatile.core.words import counted, listed
+from privatile.core.text import counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
-from privatile.estimator.ending import SHORTEST
+from privatile.estimator.open_ended import SHORTEST
 from privatile.estimator.schedule import Mode
-from privatile.estimator.values import parse_values
+from privatile.estimator.settings import parse_values
+from privatile.federation.keys import KeyPair, PublicKeys, verify
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
-from privatile.federation.setup.files import read_json, write_json
-from privatile.federation.study.study import ClientAgreement, FederationStudy
-from privatile.federation.wire.keys import KeyPair, PublicKeys, verify
-from privatile.federation.wire.subjects import NAME
+from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.federation.wire import NAME
+from privatile.run.files import read_json, write_json
 
 InvitationFormat = Literal[2]
 INVITATION: InvitationFormat = 2

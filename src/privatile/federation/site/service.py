@@ -18,15 +18,15 @@ from typing import Any, Literal, TypeVar
 import nats.errors
 
 from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
+from privatile.federation import wire as subjects
+from privatile.federation import wire as wire
+from privatile.federation.connection import Backoff, Connection, Msg, connected
+from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import CLIENT_METRICS, Metrics, facts
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
-from privatile.federation.wire import messages as wire
-from privatile.federation.wire import subjects
-from privatile.federation.wire.connection import Backoff, Connection, Msg, connected
-from privatile.federation.wire.keys import KeyPair
-from privatile.federation.wire.messages import AskMessage, Hello, Link, Notice, Welcome
+from privatile.federation.wire import AskMessage, Hello, Link, Notice, Welcome
 
 log = logging.getLogger("privatile.federation.client")
 

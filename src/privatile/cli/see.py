@@ -1,0 +1,473 @@
+"""`privatile report`, `watch`, `dashboard` and `compare`: runs that were made, or go on.
+
+`privatile dashboard`: one run or several in a browser, for as long as you like.
+
+`privatile watch`: a run at a glance, in the terminal.
+
+`privatile report`: one page about a run, an experiment or the paper's tables; or a figure of it.
+
+`privatile compare`: the difference of two quantiles of different people, or of all pairs of many.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from privatile.cli.options import DashboardOptions, address_options, choice, flag, json_flag, number, text
+from privatile.cli.printing import echo, echo_facts
+from privatile.core.text import clock_time, counted, duration, event_line, printable
+from privatile.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+    from privatile.result.result import QuantileResult
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
+@address_options("")
+def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | None) -> None:
+    """Watch runs in a browser: running, finished, or not begun yet. The page changes nothing.
+
+    RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Of several runs the first page lists all of
+    them. Ends with Ctrl-C, not with a run.
+
+    \b
+    privatile dashboard run.db
+    privatile dashboard study/ another-study/ --at 127.0.0.1:8080
+    """
+    from privatile.report.dashboard.live import find_run
+    from privatile.report.dashboard.serving import show_runs
+
+    address = DashboardOptions(True, at, tls, prefix="").address()
+    found = [find_run(run) for run in runs]
+    for path in found:
+        if not path.exists():
+            echo(f"{path} does not exist yet: waiting for it", err=True)
+    show_runs(found, address, lambda url: echo(f"dashboard: {url}", err=True))
+
+
+SHOWN_CLIENTS = 12
+SHOWN_EVENTS = 5
+WIDE = 50
+BARS = "▁▂▃▄▅▆▇█"
+COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "no news": "yellow", "waiting": "yellow"}
+"""Of a badge; every other one is red."""
+AT_REST = {
+    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
+    "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
+    "aborted": "The run was ended for good; what was answered stays spent.",
+}
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Show the run as it is now and end.")
+@click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between two reads of the file (1).")
+@json_flag("With --once: the results so far")
+def watch(run: Path, once: bool, every: float, as_json: bool) -> None:
+    """Where a run is: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
+
+    RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Ends with the run, or with Ctrl-C.
+
+    \b
+    privatile watch run.db
+    privatile watch federation/ --once
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from privatile.report.dashboard.live import LiveRun, find_run
+    from privatile.run.run_file import RunStore
+    from privatile.run.tables import missing_run
+
+    if as_json and not once:
+        raise InputError("--json goes with --once: one document, for the run as it is now.")
+    if not 0.01 <= every <= 3600.0:
+        raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
+    live = LiveRun(find_run(run))
+    if once:
+        live.refresh()
+        if live.state["waiting"]:
+            if (path := find_run(run)).is_file():
+                RunStore.open(path, read_only=True).close()  # says what is wrong with a file that is no run's
+            raise missing_run(path)
+        if as_json:
+            from privatile.report.view import read_results
+
+            echo_facts(read_results(find_run(run)), as_json)
+            return
+        Console(highlight=False).print(picture(live.state))
+        return
+    with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:
+        while not live.finished:
+            live.refresh()
+            screen.update(picture({**live.state, "now": time.time()}), refresh=True)
+            if not live.finished:
+                time.sleep(every)
+
+
+def picture(state: dict[str, Any]) -> "RenderableType":
+    """One state as a panel. Every text from outside is shown as text: neither markup nor control codes survive."""
+    from rich.console import Group
+    from rich.text import Text
+
+    if state["waiting"]:
+        return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
+    colour = COLOURS.get(state["badge"]["kind"], "bold red")
+    seen = f", as {printable(state['organization'])} sees it" if state["organization"] else ""
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}{seen}"
+        )
+    ]
+    parts += [Text(f"! {printable(alarm['text'])}", "bold red") for alarm in state["alarms"][:SHOWN_EVENTS]]
+    if state["status"] in AT_REST:
+        parts.append(Text(AT_REST[state["status"]], "yellow"))
+    for level in state["levels"]:
+        parts.append(
+            Text(printable(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim")
+        )
+        parts.append(_answer(state, level))
+    done, planned = state["done"], state["planned"]
+    rate = (
+        "" if state["last_round_at"] is None else f", the last one {time_of_day(state['last_round_at'], state['now'])}"
+    )
+    if state["rate"]:
+        rate = f", {state['rate']:.3g} per second"
+        rate += f", {duration((planned - done) / state['rate'])} left" if planned else ""
+    # Of an open-ended run nobody knows how many there will be.
+    rounds = f"{done:,} of {counted(planned, 'round')}" if planned else counted(done, "round")
+    if planned:
+        filled = round(WIDE * done / planned)
+        parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
+    parts.append(Text(f"{rounds}{rate}; answers of {counted(state['records'], 'record')}"))
+    parts += _clients(state, going=state["status"] in ("running", "paused"))
+    if state["status"] == "finished":
+        said = [caveat for level in state["levels"] for caveat in level["caveats"]]
+        for head, status, style in (("Before you use it", "worry", "yellow"), ("Also", "note", "dim")):
+            texts = dict.fromkeys(caveat["text"] for caveat in said if caveat["status"] == status)
+            parts += [Text(f"{head}: {printable(text)}", style) for text in texts]
+    for event in state["events"][:SHOWN_EVENTS]:
+        line = event_line(event["at"], event["kind"], event["client"], event["round"], event["text"], now=state["now"])
+        parts.append(Text(f"! {line}", "red"))
+    return Group(*parts)
+
+
+def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
+    """How many clients answered, and a table of the first ones."""
+    from rich.table import Table
+    from rich.text import Text
+
+    clients, now = state["clients"], state["now"]
+    words = {} if going else {"alive": "answered", "waiting": "not heard"}
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for head in ("client", "state"):
+        table.add_column(head, overflow="ellipsis", max_width=40)
+    for head in (state["sign_of_life"], "missed", "ε spent"):
+        table.add_column(head, justify="right")
+    for client in clients["listed"][:SHOWN_CLIENTS]:
+        name, last = client["state"], client["last_answer"]
+        missed = client["silent_rounds"]
+        word = f"silent, {counted(missed, 'round')}" if name == "silent" and missed else words.get(name, name)
+        last = client["heard"] or last
+        ago = "never" if last is None else f"{duration(now - last)} ago" if going else time_of_day(last, now)
+        spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
+        style = {"alive": "green", "waiting": "yellow"}.get(name, "bold red")
+        table.add_row(Text(printable(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
+    were = "alive" if going else "answered in the last round"
+    hidden = clients["all"] - SHOWN_CLIENTS
+    more = [Text(f"and {hidden:,} more", "dim")] if hidden > 0 else []
+    return [Text(f"{clients['counts']['alive']} of {clients['all']} clients {were}"), table, *more]
+
+
+def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
+    from rich.text import Text
+
+    anytime, other = level["anytime"], level["other"]
+    if level["estimate"] is None:
+        return Text("  no interval yet: burn-in", "yellow")
+    texts, interval = level["texts"], level[level["shown"]]
+    name = (
+        ""
+        if level["always"]
+        else "anytime"
+        if interval is anytime
+        else "fixed-time"
+        if state["status"] != "finished"
+        else ""
+    )
+    condition = f", {interval['condition']}" if interval["condition"] else ""
+    if level["values_left"]:
+        condition = f", if every value is {level['declared']}"
+    parts: list[str | tuple[str, str]] = [
+        (f"  {texts['estimate']}", "bold"),
+        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval ",
+        f"{texts['interval']}{condition}   ",
+        (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
+    ]
+    if other is not None:
+        parts.append((f"\n  beside it {texts['other']}, {other['condition']}", "dim"))
+    elif level["values_left"]:
+        parts.append((f"\n  if it is not so {level['undeclared']}", "dim"))
+    elif level["contradiction"]:
+        parts.append((f"\n  {level['contradiction']}", "yellow"))
+    return Text.assemble(*parts)
+
+
+def time_of_day(at: float, now: float) -> str:
+    """A time of day; with its date where it was not today."""
+    return f"at {clock_time(at, now)}"
+
+
+def sparkline(values: list[float]) -> str:
+    """A path in one line.
+
+    >>> sparkline([1, 2, 3, 4, 5, 6, 7, 8])
+    '▁▂▃▄▅▆▇█'
+    """
+    values = values[len(values) // 4 :: max(1, len(values) * 3 // 4 // 24)] if len(values) > 24 else values
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    return "".join(BARS[round((value - low) / (high - low) * 7) if high > low else 3] for value in values)
+
+
+Kind = Literal["run", "groups", "experiment", "paper"]
+
+
+@click.command()
+@click.argument("sources", metavar="RUN…|EXPERIMENT|FOLDER", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The page (the source's name with .html).")
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, groups or several runs as dots with "
+    "whiskers, an experiment's coverage and error, the paper's tables beside the printed ones.",
+)
+@text("--values", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER.")
+@choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
+@flag("--simultaneous", "Of groups or several runs: intervals that hold all at once, not each by itself.")
+@number("--confidence-level", "LEVEL", "Of groups or several runs (as they were asked; 0.95).")
+@click.option("--text", "as_text", is_flag=True, help="No page: print the result as text.")
+@json_flag("No page: print the result")
+@click.option("--csv", "as_csv", is_flag=True, help="No page: print a table with a row per result.")
+def report(
+    sources: tuple[Path, ...],
+    output: Path | None,
+    figure: tuple[Path, ...],
+    values: str | None,
+    interval: str | None,
+    simultaneous: bool | None,
+    confidence_level: float | None,
+    as_text: bool,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
+
+    RUN is what `privatile estimate --save RUN.DB` keeps, or a federation's folder. The page is one file that needs no
+    network; it prints well, and holds its own data as JSON. The folder of `privatile estimate --by` gets one table of
+    its groups, and so do several runs. The store of an experiment (`privatile simulate run`) and the folder of
+    `privatile paper` get a page of their own kind.
+
+    \b
+    privatile report run.db -o report.html
+    privatile report run.db --json
+    privatile report regions --csv
+    privatile report ages.db --values whole
+    privatile report run.db --figure trajectory.pdf
+    privatile report regions -o regions.html --figure regions.pdf
+    privatile report 2024.db 2025.db 2026.db -o years.html
+    privatile report results.db -o experiment.html --figure experiment.pdf
+    privatile report paper-results -o paper.html --figure paper.svg
+    """
+    source = sources[0]
+    kind, path = find(source) if len(sources) == 1 else ("groups", source)
+    given = {"values": values, "interval": interval, "simultaneous": simultaneous, "confidence_level": confidence_level}
+    reported = {name: value for name, value in given.items() if value is not None}
+    for name in reported:
+        if kind not in ("run", "groups") or (kind == "run" and name in ("simultaneous", "confidence_level")):
+            what = "groups, or several runs" if name in ("simultaneous", "confidence_level") else "a run"
+            raise InputError(f"--{name.replace('_', '-')} goes with {what}; {source} is none.")
+    if as_text or as_json or as_csv:
+        if kind not in ("run", "groups") or output is not None or figure:
+            what = "a page or a figure is another command" if kind in ("run", "groups") else f"{source} is none"
+            raise InputError(f"--text, --json and --csv print the result of a run; {what}.")
+        facts = _facts(kind, sources if kind == "groups" else (path,), reported)
+        if as_csv:
+            from privatile.result.document import csv_text
+
+            echo(csv_text(facts.to_dict()), nl=False)
+        else:
+            echo_facts(facts, as_json)
+        return
+    if not figure and output is None:
+        output = source.with_suffix(".html") if len(sources) == 1 else Path("runs.html")
+    if output is not None and output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
+    from privatile.report.pages import write_figure
+
+    page, draw = _makers(kind, path, reported) if kind != "groups" else _of_groups(sources, reported)
+    if output is not None:
+        output.write_text(page(), encoding="utf-8")
+    for target in figure:
+        write_figure(target, draw)
+        echo(target)
+    if output is not None:
+        echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
+
+
+def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:
+    from privatile.report.groups import results_of
+    from privatile.report.view import read_results
+
+    return results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported)
+
+
+def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
+    """The same for groups, or for several runs side by side."""
+    from privatile.report.groups import figure_of, page_of, results_of
+
+    results = results_of(sources, **reported)
+    return partial(page_of, results), partial(figure_of, results)
+
+
+def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
+    """What gives the page's text, and what draws a figure."""
+    if kind == "paper":
+        from privatile.paper.reproduce import differences_figure, paper_page
+
+        return partial(paper_page, path), partial(differences_figure, path)
+    if kind == "experiment":
+        from privatile.report.experiment import experiment_figure, experiment_page
+
+        return partial(experiment_page, path), partial(experiment_figure, path)
+    from privatile.report.run_page import run_page, trajectory_figure
+    from privatile.report.view import read_view
+
+    view = read_view(path, **reported)
+    return partial(run_page, view), partial(trajectory_figure, view)
+
+
+def find(source: Path) -> tuple[Kind, Path]:
+    """What a path is: a run's file, a federation's folder, an experiment's store, or the paper's folder."""
+    if source.is_dir():
+        from privatile.report.groups import is_group_folder
+
+        if is_group_folder(source):
+            return "groups", source
+        if (source / "run.db").is_file():
+            return "run", source / "run.db"
+        from privatile.paper.reproduce import is_paper_folder
+
+        if is_paper_folder(source):
+            return "paper", source
+        raise StoreError(f"{source} is a folder without a run.db, without groups and without the paper's tables.")
+    from privatile.run.run_file import table_names
+    from privatile.run.tables import missing_run, no_run
+
+    if not source.is_file():
+        raise missing_run(source)
+    tables = table_names(source)
+    if tables is None:
+        raise no_run(source)
+    return ("experiment", source) if "experiment" in tables else ("run", source)
+
+
+@click.command()
+@click.argument("runs", metavar="RUN…|FOLDER", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--disjoint", is_flag=True, help="You state that no person is in two of the runs.")
+@click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
+@click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
+@click.option("--simultaneous", is_flag=True, help="The intervals of all differences hold at once.")
+@text("--values", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="A page with all differences (.html).")
+@click.option(
+    "--figure",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Draw them for print, .svg, .pdf or .png.",
+)
+@json_flag("The comparison")
+def compare(
+    runs: tuple[Path, ...],
+    disjoint: bool,
+    level: float | None,
+    confidence_level: float,
+    simultaneous: bool,
+    values: str | None,
+    output: Path | None,
+    figure: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """The first run minus the second, kept with --save, of people who are not in both; or all pairs of many.
+
+    FOLDER is what `privatile estimate --by COLUMN --save FOLDER` keeps: no record is in two of its groups.
+
+    \b
+    privatile estimate pay.csv --value pay --by sex --epsilon 1 --range 0 200000 --save sexes
+    privatile compare sexes
+    privatile compare 2024.db 2025.db 2026.db --disjoint --simultaneous -o years.html --figure years.pdf
+    """
+    reported = {} if values is None else {"values": values}
+    facts: Any
+    drawn: Any
+    if len(runs) == 2:
+        # First minus second, one interval: whatever else is asked for, the answer is the same.
+        from privatile.report.groups import common_value, labels
+        from privatile.result.compare import compare as compared
+        from privatile.result.compare import one_pair
+
+        first, second = (_result(path, level, reported) for path in runs)
+        facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level)
+        drawn = one_pair(labels(runs), facts, common_value([first.column, second.column]))
+    else:
+        from privatile.report.groups import is_group_folder, results_of
+        from privatile.result.compare import compare_all
+
+        if len(runs) == 1 and not is_group_folder(runs[0]):
+            raise InputError(f"compare takes two runs or more, or the folder of one --by; got only {runs[0]}.")
+        groups = results_of(runs, **reported)
+        facts = drawn = compare_all(
+            groups,
+            disjoint=disjoint,
+            level_index=_place(level, groups.levels, runs[0]),
+            confidence_level=confidence_level,
+            simultaneous=simultaneous,
+        )
+    for target in (*(() if output is None else (output,)), *figure):
+        from privatile.report.groups import report_groups
+
+        echo(report_groups(drawn, target), err=True)
+    echo_facts(facts, as_json)
+
+
+def _place(level: float | None, levels: tuple[float, ...], path: Path) -> int:
+    if level is None and len(levels) > 1:
+        raise InputError(f"{path} holds {len(levels)} levels; say which with --q.")
+    for place, asked in enumerate(levels):
+        if level is None or abs(asked - level) < 1e-12:
+            return place
+    raise InputError(f"{path} holds no level {level:g}.")
+
+
+def _result(path: Path, level: float | None, reported: dict[str, str]) -> "QuantileResult":
+    from privatile.report.view import RunRecord
+    from privatile.run.run_file import RunStore
+
+    with RunStore.open(path / "run.db" if path.is_dir() else path, read_only=True) as store:
+        results = RunRecord(store, store.spec.with_report(**reported)).results()
+    result = results[_place(level, store.spec.levels, path)]
+    if result is None:
+        raise InputError(f"{path} has no interval yet: the run is still searching for the quantile.")
+    return result

@@ -1,0 +1,22 @@
+"""The side that asks: `Coordinator` turns state into questions and counts into the next state, `RunStore` keeps a run.
+
+Nothing here is private: a run's file holds its specification and every round's counts. How questions and answers
+travel is left to the caller (`privatile.api` in one process, `privatile.federation` over a broker). `web` holds what
+the pages that watch a run share.
+"""
+
+from privatile.run.coordinator import Coordinator, LevelRound, Track, new_run_name
+from privatile.run.locks import claim, writer_lives
+from privatile.run.run_file import ClientTotals, RunStore, StoredRound
+
+__all__ = [
+    "ClientTotals",
+    "Coordinator",
+    "LevelRound",
+    "RunStore",
+    "StoredRound",
+    "Track",
+    "claim",
+    "new_run_name",
+    "writer_lives",
+]
