@@ -207,7 +207,7 @@ def test_a_person_with_records_in_two_groups_answers_in_one_of_them(tmp_path: Pa
         rows, options(tmp_path, by="region", person="who", person_key=tmp_path / "people.key")
     ).complete()
     assert sum(result.records for _, result in results.results) == 2400
-    assert results["west"].asked < 1200
+    assert abs(results["west"].asked - 1200) < 6 * np.sqrt(2400) / 2  # one of a person's two records, at random
 
 
 def test_on_the_command_line(tmp_path: Path) -> None:

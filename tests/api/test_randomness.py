@@ -75,8 +75,8 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
         "client/ledger/integrity.py": {"XDG_CONFIG_HOME"},
         "client/order/spill.py": {"TMPDIR"},
         "client/sources/databases.py": set(),  # the variable that a user names, with a database's address
-        "dashboard/__main__.py": set(),
-        "dashboard/serving.py": set(),
+        "report/dashboard/__main__.py": set(),
+        "report/dashboard/serving.py": set(),
         "federation/audit/session.py": {"LANG", "PATH", "PYTHONPATH"},
         "federation/operations/demo.py": set(),  # the folders of the processes that it starts
         "federation/setup/broker.py": {"PATH"},

@@ -53,7 +53,7 @@ def test_every_module_a_page_names_exists(page: str) -> None:
 
 def test_paths_that_do_not_exist_are_found() -> None:
     assert missing("see `tests/test_gone.py`, docs/design.md.") == ["tests/test_gone.py"]
-    assert missing_modules("`client/sources/` (`opening.py`, `gone.py`), `laws/gone.py`") == ["gone.py", "laws/gone.py"]
+    assert missing_modules("`client/sources/` (`tables.py`, `gone.py`), `laws/gone.py`") == ["gone.py", "laws/gone.py"]
 
 
 def test_every_file_gives_the_packages_version() -> None:
