@@ -1,14 +1,14 @@
-"""How many durable answers a second a survey's gateway takes, beside a bare Starlette echo on the same two cores.
+"""How many durable answers a second a survey's gateway takes over TLS, and how long its visitors wait.
 
     python benchmarks/survey.py [--seconds 10] [--connections 200] [--turns 3]      answers, p99, new connections
     python benchmarks/survey.py --memory 1000000    memory with a million codes
     python benchmarks/survey.py --devices 100000    so many simulated devices
-    python benchmarks/survey.py --arrivals 100 --seconds 60    late answers at 100 arrivals a second
+    python benchmarks/survey.py --arrivals 100 --seconds 60    p99 and late answers at 100 arrivals a second
     python benchmarks/survey.py … --save benchmarks/results/survey.json    what was measured, with date
 
 The server has one core, the load generator the other. An answer is two requests, each durable before its reply: POST
-/question and POST /answer. The ratio is answers over requests of the echo, measured in turns in the same run over
-keep-alive TLS. New connections: one TLS handshake per answer (question and answer on the same connection).
+/question and POST /answer. New connections: one TLS handshake per answer (question and answer on the same connection).
+A question is kept up to half a second while a round closes, by design; connections and answers are not.
 """
 
 from __future__ import annotations
@@ -32,17 +32,8 @@ from typing import Any
 from privatile.survey.folder import new_code
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # a script's own folder is on the path, this one is not
-from benchmarks.survey_load import Device, Line, Load, answer_survey, ask_echo, devices, p99, play, request, take_part
-from benchmarks.survey_servers import (
-    Server,
-    certificate_in,
-    echo_server,
-    free_port,
-    make_survey,
-    serve,
-    trust_all,
-    use_core,
-)
+from benchmarks.survey_load import Device, Line, Load, answer_survey, devices, p99, play, request, take_part
+from benchmarks.survey_servers import certificate_in, make_survey, serve, trust_all, use_core
 
 ROUND = 2_000
 """Answers per round while rates are measured: what the default rule gives once 100,000 have answered."""
@@ -61,50 +52,34 @@ def disk_milliseconds(folder: Path) -> dict[str, float]:
     return {"median": round(statistics.median(taken), 2), "mean": round(statistics.fmean(taken), 2)}
 
 
-def compare(work: Path, seconds: float, connections: int, turns: int) -> dict[str, Any]:
-    """Answers and echoes in turns."""
+def measure_rate(work: Path, seconds: float, connections: int, turns: int) -> dict[str, Any]:
+    """Answers over connections that are kept, in turns; then with a new connection each."""
     tls = certificate_in(work / "tls")
-    folder, codes = make_survey(work / "survey", max(100_000, int(16_000 * seconds * (turns + 2))), round_answers=ROUND)
+    folder, codes = make_survey(work / "survey", max(100_000, int(8_000 * seconds * (turns + 2))), round_answers=ROUND)
     left = iter(list(devices(codes)))
-    script = Path(__file__).resolve()
-    port = free_port()
-    echo = Server([sys.executable, str(script), "--echo", str(port), *tls], port, work / "echo.log")
     gateway = serve(folder, tls, work / "gateway.log")
     use_core(1)
-    rates: dict[str, list[float]] = {"echo": [], "answers": []}
-    tails: dict[str, list[float]] = {"echo": [], "answers": []}
-    costs: dict[str, list[float]] = {"echo": [], "answers": []}
+    rates, tails, costs = list[float](), list[float](), list[float]()
     late = waits = 0
     try:
         for turn in range(turns + 1):
-            for name, server in (("echo", echo), ("answers", gateway)):
-                before = server.processor()
-                if name == "echo":
-                    load = play(ask_echo(server.port, connections, seconds))
-                else:
-                    load = play(answer_survey(server.port, left, connections, seconds))
-                if turn:  # the first turn warms up
-                    costs[name].append((server.processor() - before) / load.done)
-                    rates[name].append(load.done / load.seconds)
-                    tails[name].append(p99(load.times))
-                    late, waits = late + load.late, waits + load.waits
+            before = gateway.processor()
+            load = play(answer_survey(gateway.port, left, connections, seconds))
+            if turn:  # the first turn warms up
+                costs.append((gateway.processor() - before) / load.done)
+                rates.append(load.done / load.seconds)
+                tails.append(p99(load.asked + load.answered))
+                late, waits = late + load.late, waits + load.waits
         fresh = play(answer_survey(gateway.port, left, 20, seconds, new_connections=True))
         memory = gateway.memory()
     finally:
-        for server in (echo, gateway):
-            server.stop()
-    echo_cost, answer_cost = (1000.0 * statistics.median(costs[name]) for name in ("echo", "answers"))
-    echo_rate, answer_rate = (statistics.median(rates[name]) for name in ("echo", "answers"))
+        gateway.stop()
     return {
         "connections": connections,
-        "echo_per_second": round(echo_rate),
-        "answers_per_second": round(answer_rate),
-        "ratio": round(answer_rate / echo_rate, 3),
-        "ratios": [round(a / e, 3) for e, a in zip(rates["echo"], rates["answers"], strict=True)],
-        "server_processor_ms_of_an_echo": round(echo_cost, 3),
-        "server_processor_ms_of_an_answer": round(answer_cost, 3),
-        "p99_ms_of_a_request": round(statistics.median(tails["answers"]), 1),
-        "p99_ms_of_an_echo": round(statistics.median(tails["echo"]), 1),
+        "answers_per_second": round(statistics.median(rates)),
+        "turns": [round(rate) for rate in rates],
+        "server_processor_ms_of_an_answer": round(1000.0 * statistics.median(costs), 3),
+        "p99_ms_of_a_request": round(statistics.median(tails), 1),
         "fsync_ms": disk_milliseconds(work),
         "late": late,
         "told_to_wait": waits,
@@ -161,7 +136,7 @@ def run_devices(work: Path, people: int, connections: int) -> dict[str, Any]:
     try:
         load = play(answer_survey(gateway.port, ready, connections, math.inf))
         taken = time.monotonic() - began
-        subprocess.run([sys.executable, "-m", "privatile", "survey", "close", str(folder.path)], check=True)
+        subprocess.run([sys.executable, "-m", "privatile", "survey", "close", str(folder.path), "--yes"], check=True)
         memory = gateway.memory()
     finally:
         gateway.stop()
@@ -179,7 +154,7 @@ def run_devices(work: Path, people: int, connections: int) -> dict[str, Any]:
         "late_share": facts["late"] / people,
         "rounds": facts["rounds"],
         "told_to_wait": load.waits,
-        "p99_ms_of_a_request": round(p99(load.times), 1),
+        "p99_ms_of_a_request": round(p99(load.asked + load.answered), 1),
         "true_median": 50.0,
         "interval": facts["interval"],
         "gateway_megabytes": round(memory),
@@ -192,11 +167,13 @@ def run_arrivals(work: Path, rate: float, seconds: float) -> dict[str, Any]:
     folder, codes = make_survey(work / "survey", int(rate * seconds * 1.5) + 100)
     gateway = serve(folder, tls, work / "gateway.log")
     use_core(1)
-    load, context, rng = Load(), trust_all(), random.Random(1)
+    load, context, rng, opened = Load(), trust_all(), random.Random(1), list[float]()
 
     async def person(device: Device) -> None:
         line = Line(gateway.port, context)
+        began = time.perf_counter()
         await line.open()
+        opened.append(time.perf_counter() - began)
         delay = rng.lognormvariate(math.log(0.3), 0.7)
         await take_part(line, device, load, wait=1.0, delay=delay)
         line.close()
@@ -224,7 +201,9 @@ def run_arrivals(work: Path, rate: float, seconds: float) -> dict[str, Any]:
         "late": load.late,
         "late_share": load.late / load.done,
         "told_to_wait": load.waits,
-        "p99_ms_of_a_request": round(p99(load.times), 1),
+        "p99_ms_of_a_new_connection": round(p99(opened), 1),
+        "p99_ms_of_an_answer": round(p99(load.answered), 1),
+        "p99_ms_of_a_question": round(p99(load.asked), 1),
     }
 
 
@@ -237,11 +216,7 @@ def main() -> None:
     parser.add_argument("--devices", type=int, metavar="N")
     parser.add_argument("--arrivals", type=float, metavar="PER_SECOND")
     parser.add_argument("--save", type=Path)
-    parser.add_argument("--echo", nargs=3, metavar=("PORT", "CERTIFICATE", "KEY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.echo:
-        echo_server(int(options.echo[0]), *options.echo[1:])
-        return
     with tempfile.TemporaryDirectory(prefix="survey-benchmark-") as folder:
         work = Path(folder)
         if options.memory:
@@ -251,7 +226,7 @@ def main() -> None:
         elif options.devices:
             name, found = "devices", run_devices(work, options.devices, options.connections)
         else:
-            name, found = "rate", compare(work, options.seconds, options.connections, options.turns)
+            name, found = "rate", measure_rate(work, options.seconds, options.connections, options.turns)
     found |= {
         "date": time.strftime("%Y-%m-%d"),
         "command": shlex.join(["python", "benchmarks/survey.py", *sys.argv[1:]]),

@@ -84,7 +84,9 @@ class Load:
         self.done, self.late, self.waits = 0, 0, 0
         self.seconds = 0.0
         """From the moment when all connections were open."""
-        self.times: list[float] = []
+        self.asked: list[float] = []
+        """Seconds of every question, and of every answer."""
+        self.answered: list[float] = []
 
 
 class Device(NamedTuple):
@@ -125,28 +127,12 @@ async def together(load: Load, port: int, connections: int, visit: Callable[[Lin
         line.close()
 
 
-async def ask_echo(port: int, connections: int, seconds: float) -> Load:
-    load = Load()
-
-    async def visitor(line: Line) -> None:
-        stop = time.monotonic() + seconds
-        while time.monotonic() < stop:
-            began = time.perf_counter()
-            body = b'{"code": "%s", "round": %d, "answer": %s}' % (b"A" * 22, 12, b"true")
-            status, _ = await line.exchange(request("/echo", body))
-            load.times.append(time.perf_counter() - began)
-            load.done += status == 200
-
-    await together(load, port, connections, visitor)
-    return load
-
-
 async def take_part(line: Line, device: Device, load: Load, *, wait: float = 0.02, delay: float = 0.0) -> None:
     """One device: ask, compare, draw, send. It waits `wait` while a round drains, and `delay` before it sends."""
     while True:
         began = time.perf_counter()
         status, body = await line.exchange(device.question)
-        load.times.append(time.perf_counter() - began)
+        load.asked.append(time.perf_counter() - began)
         if status == 200:
             break
         if status != 503:
@@ -160,7 +146,7 @@ async def take_part(line: Line, device: Device, load: Load, *, wait: float = 0.0
     began = time.perf_counter()
     text = b'{"code": "%s", "round": %d, "answer": %s}' % (device.code, number, b"true" if bit else b"false")
     status, body = await line.exchange(request("/answer", text))
-    load.times.append(time.perf_counter() - began)
+    load.answered.append(time.perf_counter() - began)
     if status != 200:
         raise RuntimeError(f"{status} {body!r}")
     load.done += 1

@@ -1,4 +1,4 @@
-"""The servers that benchmarks/survey.py measures, on the first core: a survey's gateway, a bare Starlette echo."""
+"""The server that benchmarks/survey.py measures, on the first core: a survey's gateway."""
 
 from __future__ import annotations
 
@@ -37,22 +37,6 @@ def make_survey(path: Path, codes: int, **changes: Any) -> tuple[SurveyFolder, l
     folder.study_file.write_text(study_toml(study), encoding="utf-8")
     SurveyStore.create(folder.store_file, study.digest, 1, ((code_hash(code), 0) for code in issued))
     return folder, issued
-
-
-def echo_server(port: int, certificate: str, key: str) -> None:
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-
-    async def echo(request: Request) -> Response:
-        return Response(await request.body(), media_type="application/json")
-
-    app = Starlette(routes=[Route("/echo", echo, methods=["POST"])])
-    uvicorn.run(
-        app, host=HOST, port=port, log_level="error", access_log=False, ssl_certfile=certificate, ssl_keyfile=key
-    )
 
 
 class Server:
