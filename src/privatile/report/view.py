@@ -26,9 +26,9 @@ from privatile.estimator.schedule import MOST_COUNTS
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import Caveat, QuantileResult, Results, in_units
-from privatile.result.severity import most_important_first
-from privatile.result.summary import rearranged, summarize, unfinished
+from privatile.result.caveats import caveat
+from privatile.result.result import QuantileResult, Results, in_units
+from privatile.result.summary import rearranged, summarize, unfinished, with_caveat
 from privatile.run.coordinator import Track
 from privatile.run.periods import with_times
 from privatile.run.run_file import RunStore, StoredRound
@@ -533,12 +533,7 @@ class RunRecord:
         same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
         if result is None or not changes or same:
             return result
-        text = (
-            f"Chosen after the answers had come: the run was asked with {' and '.join(changes)}. The confidence holds "
-            "for a choice that does not follow from the answers; whoever has seen both intervals and takes the one "
-            "that pleases errs more often."
-        )
-        return replace(result, caveats=most_important_first(Caveat("chosen-later", text), *result.caveats))
+        return with_caveat(result, caveat("chosen-later", changes=" and ".join(changes)))
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""

@@ -15,10 +15,10 @@ from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.inference.series import series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, in_units
-from privatile.result.severity import most_important_first
+from privatile.result.caveats import caveat
+from privatile.result.result import ConfidenceInterval, QuantileResult, in_units
 from privatile.result.shown import SMOOTH, Row
-from privatile.result.summary import change_found, is_series, may_stand_beside, with_change
+from privatile.result.summary import change_found, is_series, may_stand_beside, with_caveat, with_change
 
 
 class Period(NamedTuple):
@@ -97,8 +97,4 @@ def with_times(
     result = replace(result, diagnostics=(*result.diagnostics, row))
     if not (lost := untimed(state, times)):
         return result
-    why = (
-        f"There is no series over weeks: the run's file has no time for {counted(lost, 'round')} of "
-        f"{state.averages.rounds:,}. It was altered or is damaged."
-    )
-    return replace(result, caveats=most_important_first(Caveat("no-times", why), *result.caveats))
+    return with_caveat(result, caveat("no-times", lost=counted(lost, "round"), rounds=state.averages.rounds))
