@@ -15,9 +15,9 @@ from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
 from privatile.federation.coordinator.service import IMPOSSIBLE, impossible_clients, must_wait_for
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import Link
+from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
