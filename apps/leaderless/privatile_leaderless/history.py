@@ -14,9 +14,9 @@ from privatile.errors import ProtocolError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import Link
+from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Coordinator
 from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
 from privatile.run.run_file import RunStore, StoredRound

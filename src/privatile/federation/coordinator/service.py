@@ -40,11 +40,11 @@ from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused, S
 from privatile.federation.connection import Backoff, CoordinatorPort, connected
 from privatile.federation.coordinator.intake import OTHER_VERSION, TWO_HOLDERS, AnswerIntake
 from privatile.federation.coordinator.journal import Journal, PendingNotes
-from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progress, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study import Arrivals, FederationStudy, shared_out
 from privatile.federation.wire import AskMessage, Notice, State
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator, Track, has_interval
 from privatile.run.rounds import (
     IMPOSSIBLE_SHARE,
