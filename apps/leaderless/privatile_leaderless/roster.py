@@ -15,11 +15,11 @@ import msgspec
 
 from privatile.core.text import canonical_json
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.invitation import study_rows
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import NAME
+from privatile.records.keys import KeyPair, PublicKeys, fingerprint, verify
 from privatile.run.files import read_json, write_json
 from privatile.run.web import address
 from privatile_leaderless import quorums

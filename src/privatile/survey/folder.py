@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, read_key, write_private
+from privatile.records.keys import KeyPair, read_key, write_private
 from privatile.run.files import replace_file
 from privatile.survey.run import run_spec
 from privatile.survey.sheets import mail_merge, sheet

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from privatile.errors import InputError, require
-from privatile.federation.keys import fingerprint, write_private
+from privatile.records.keys import fingerprint, write_private
 
 require("cryptography", "federation")
 
