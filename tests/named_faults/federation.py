@@ -511,8 +511,8 @@ def a_secret_can_be_read_by_others(seams: Seams) -> None:
 
         return write_private
 
-    seams.replace("privatile.records.keys:write_private", make)
-    seams.replace("privatile.records.keys:broken_mode", lambda original, hit: lambda path: [])
+    seams.replace("privatile.run.files:write_private", make)
+    seams.replace("privatile.run.files:broken_mode", lambda original, hit: lambda path: [])
 
 
 @fault("tests/federation/test_lock.py::test_a_file_that_was_removed_while_it_was_opened_is_no_lock")
