@@ -25,9 +25,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from privatile.client.ledger.integrity import PersonKey
-from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.ledger import DAMAGED, Ledger
 from privatile.client.sources.source import ONLY_CLIENT
-from privatile.errors import InputError
+from privatile.errors import InputError, LedgerError
 
 SplitId = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split among clients."""
@@ -201,8 +201,10 @@ def any_lost(ledger: Ledger, datasets: Iterable[int]) -> bool:
 def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
     """The identity of a data set of the ledger."""
     splits = ledger.execute("SELECT source, split FROM splits WHERE dataset = ?", (dataset,)).fetchall()
-    row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,))
-    column, by_person, values_digest = row.fetchone()
+    row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    if row is None or not splits:
+        raise LedgerError(DAMAGED.format(path=ledger.path))
+    column, by_person, values_digest = row
     return Identity(column, bool(by_person), values_digest, tuple(splits))
 
 
