@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.record import (
     canonical,
     read_record,
@@ -26,6 +25,7 @@ from privatile.federation.record import (
 )
 from privatile.federation.record.countersignature import countersign
 from privatile.federation.record.record import SOFTWARE
+from privatile.records.keys import KeyPair
 from privatile.result.caveats import CENTRAL, unweighted
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from privatile.federation.setup.certificates import issue_broker, make_authority
 
 from privatile.core.messages import Answer, Position, Question
 from privatile.errors import BrokerError
@@ -21,9 +22,8 @@ from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
+from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

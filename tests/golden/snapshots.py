@@ -40,6 +40,7 @@ CHANGES = (
     (r"\(build [0-9a-f]{12}\)", "(build)"),
     (r"run-[0-9a-f]{16}", "(run)"),
     (r"/\S*/(?=snapshots-here/)", "/"),
+    (r"within (1e-09|0\.001) standard errors", "within (a tolerance)"),  # the second in a file of another build
 )
 """What differs between versions, machines or days, and what stands for it."""
 

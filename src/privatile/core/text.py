@@ -47,6 +47,16 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def fingerprint(text: str) -> str:
+    """Eight groups of four digits to read aloud: the first 128 bits of SHA-256 of the text.
+
+    >>> fingerprint("a public key")
+    '0b73-48fa-0389-70c4-8ec0-7cd7-3b62-57f3'
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "-".join(digest[start : start + 4] for start in range(0, 32, 4))
+
+
 class Hashed(ABC):
     """A frozen value that is named by the hash of its plain values: what everybody means by "the same study"."""
 

@@ -1,31 +1,22 @@
-"""From a run's state to its result: the estimand in words, both readings, the order of levels, the caveats.
+"""From what a run knows to its results: the estimand, both readings, the order of levels, what is unfinished, caveats.
 
-The two readings of a run as its result shows them: which stands first, the other one, and what is contradicted.
+`make_results` is the one function that makes results, for runs that go on, files and loops of one's own.
 
-A declared grid turns the any-shape interval into the values of the grid that it leaves; the interval stays beside
-them. The smooth one is left out: the declaration says that its condition is false.
-
-The change alarm of an open-ended run in its result (`inference.change`): a caveat to act on, and a row of facts.
-
-Several levels of one run: a higher level never has a lower quantile, and intervals that hold together may say so.
-
-The result of a run that has not ended: which of its intervals is valid at a time that somebody chose while looking.
+Which of two readings stands first follows from the options and the answers. A declared grid turns the any-shape
+interval into the values of the grid that it leaves; the interval stays beside them. The smooth one is left out: the
+declaration says that its condition is false.
 
 The fixed-time interval holds at the planned end. Whoever may choose when to stop can wait until it says what they like;
-the anytime interval holds at all rounds at once. One rule for pages, release records and `privatile verify`.
-
-From a run's state to its result: the estimand in words, the interval, the facts and the caveats.
+the anytime interval holds at all rounds at once.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from privatile.core.scale import Scale
-from privatile.core.text import moment
+from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings, parse_values
@@ -42,7 +33,6 @@ from privatile.inference.choice import (
     valid_at_every_look,
 )
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
-from privatile.inference.series import FALSE_ALARMS, Change, change
 from privatile.inference.trajectory import Trajectory
 from privatile.result.caveats import caveats, half_open, interval_caveats, not_located, one_sided, said_once
 from privatile.result.diagnostics import diagnose, explain
@@ -51,11 +41,13 @@ from privatile.result.result import (
     ConfidenceInterval,
     OtherReading,
     QuantileResult,
+    Results,
     in_units,
     interval_in_units,
 )
 from privatile.result.severity import most_important_first
-from privatile.result.shown import ANY_SHAPE, SMOOTH, Row, by_holder, client_facts, finite, outward, parts_of
+from privatile.result.shown import ANY_SHAPE, SMOOTH, Row, by_holder, client_facts, outward, parts_of
+from privatile.result.weeks import over_time
 
 MOST_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
@@ -63,6 +55,78 @@ MOST_VALUES = 1000
 
 SUSPECT = "the answers follow a smooth curve less well than most do"
 """Why the any-shape interval stands first where a curve is suspect, and its misfit not yet a contradiction."""
+
+
+class LevelFacts(NamedTuple):
+    """What is known of one level of a run."""
+
+    plan: Plan
+    state: RoundState
+    trajectory: Trajectory
+    at_fixed_end: bool = True
+    """False for an open-ended run that goes on, or that somebody ended: no interval of an end fixed beforehand."""
+    over: bool = True
+    """Whether the design asks no more at this level."""
+    times: Sequence[float] | None = None
+    """When each round closed, in seconds since 1970; none where no file has kept it."""
+
+
+def make_results(
+    settings: ReportSettings,
+    levels: Sequence[LevelFacts],
+    *,
+    run: str,
+    date: str | None = None,
+    asked_as: ReportSettings | None = None,
+) -> tuple[QuantileResult | None, ...]:
+    """The results of all levels of a run as they stand; none where the quantile is still being searched for.
+
+    `asked_as` are the settings the run was asked with, where `settings` report the same answers in another way.
+    """
+    readings = [None if not one.state.averages.give_interval else _reading(settings, one, run, date) for one in levels]
+    known = [one for one in readings if one is not None]
+    ordered = rearranged(known) if len(known) == len(readings) else readings
+    later = None if asked_as is None else chosen_later(asked_as, settings)
+    found = []
+    for level, result in zip(levels, ordered, strict=True):
+        if result is not None and later is not None:
+            result = replace(result, caveats=most_important_first(later, *result.caveats))
+        found.append(result if result is None or level.over else unfinished(result, level.plan.rounds))
+    return tuple(found)
+
+
+def all_of(found: Sequence[QuantileResult | None]) -> Results:
+    """The results of all levels; refused where one has none."""
+    known = Results(result for result in found if result is not None)
+    if len(known) < len(found):
+        raise InputError("an interval needs at least two averaged rounds: the quantile is still being searched for.")
+    return known
+
+
+def _reading(settings: ReportSettings, level: LevelFacts, run: str, date: str | None) -> QuantileResult:
+    """The result of one level by itself."""
+    plan, state, trajectory, at_fixed_end, _, times = level
+    result = summarize(settings, plan, state, trajectory, run, at_fixed_end=at_fixed_end)
+    return replace(over_time(result, plan, state, trajectory, times), date=date)
+
+
+def chosen_later(asked: ReportSettings, now: ReportSettings) -> Caveat | None:
+    """The caveat where what is declared, or which interval stands first, is not what was asked; else none."""
+    changes = [
+        f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
+        for name in ("values", "interval")
+        if getattr(asked, name) != getattr(now, name)
+    ]
+    # Without a declaration the any-shape interval stands first anyway.
+    same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
+    if not changes or same:
+        return None
+    text = (
+        f"Chosen after the answers had come: the run was asked with {' and '.join(changes)}. The confidence holds "
+        "for a choice that does not follow from the answers; whoever has seen both intervals and takes the one "
+        "that pleases errs more often."
+    )
+    return Caveat("chosen-later", text)
 
 
 class BothReadings(NamedTuple):
@@ -128,16 +192,6 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
         yield Caveat("contradiction", text)
 
 
-def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
-    """Whether a smooth interval of one week may stand beside a result.
-
-    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
-    answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
-    time, and says nothing against the weeks, each of which has its own.
-    """
-    return result.located and (moved or not result.contradiction) and parse_values(result.values).may_be_smooth
-
-
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
     how, looked_at = f"the option interval {inference.method} shows it first", settings.until_width is not None
@@ -186,53 +240,6 @@ def one_of(values: Sequence[float] | None, estimate: float) -> float:
     (44.0, 44.3)
     """
     return min(values, key=lambda value: abs(value - estimate)) if values else estimate
-
-
-def change_found(plan: Plan, state: RoundState, trajectory: Trajectory) -> Change:
-    """What the answers of an open-ended run say about a change."""
-    weights = np.array([client.weight for client in plan.clients])
-    return change(trajectory.by_client, weights, state.round - state.averages.rounds)
-
-
-def is_series(intervals: Iterable[object]) -> bool:
-    """Whether the weeks show a change: more than one of them has an interval. `intervals` has none for the others.
-
-    >>> is_series([(1.0, 2.0), None]), is_series([(1.0, 2.0), None, (3.0, 4.0)])
-    (False, True)
-    """
-    return sum(interval is not None for interval in intervals) > 1
-
-
-def with_change(
-    result: QuantileResult, found: Change, times: Sequence[float] = (), *, series: bool = False
-) -> QuantileResult:
-    """The result of an open-ended run with what its answers say about a change.
-
-    `times` says when each round closed, in seconds since 1970, where a file has kept it. `series` says that a series
-    over weeks stands beside the result (`server.periods`): the caveat points to it.
-    """
-    way = "up" if found.jump > 0.0 else "down"
-    since = moment(times[found.round - 1]) if found.alarm and 0 < found.round <= len(times) else None
-    when = f"since about round {found.round:,}"
-    when += f" ({since[:16].replace('T', ' ')} UTC)" if since else ""
-    shown = f"moved {way}, {when}" if found.alarm else "no sign of one"
-    facts = {
-        "alarm": found.alarm,
-        "log_evidence": finite(found.log_evidence),
-        "round": found.round if found.alarm else None,
-        "since": since,
-        "jump": found.jump if found.alarm else None,
-    }
-    result = replace(result, diagnostics=(*result.diagnostics, Row("change", "change", facts, shown)))
-    if not found.alarm:
-        return result
-    text = (
-        f"The quantile has moved {way} during the run, {when}: the share of values below the questions has changed by "
-        f"{abs(found.jump):.2g} since then. Estimate and interval mix both times; "
-        f"{'read the series over weeks in its report, or begin' if series else 'begin'} a new run. Without a "
-        f"change such an alarm comes in at most {100.0 * FALSE_ALARMS:g}% of studies, however long they are."
-    )
-    return replace(result, caveats=most_important_first(Caveat("moved", text), *result.caveats))
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
