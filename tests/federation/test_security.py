@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from privatile.federation.setup.certificates import issue_broker, make_authority
 
 from privatile.core.messages import Answer, Position, Question
 from privatile.errors import BrokerError
@@ -24,6 +23,7 @@ from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
 from privatile.records.keys import KeyPair
+from privatile.run.certificates import issue_broker, make_authority
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

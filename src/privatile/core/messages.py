@@ -168,6 +168,7 @@ class Answer(_Message):
 
 def _position(plain: object) -> Position:
     match plain:
-        case [int(sequence), str(head)] if 0 <= sequence <= LARGEST_LENGTH and re.fullmatch("[0-9a-f]{32}", head):
-            return Position(sequence, bytes.fromhex(head))
+        case [int(sequence), str(head)] if re.fullmatch("[0-9a-f]{32}", head) and sequence is not True:
+            if 0 <= sequence <= LARGEST_LENGTH:
+                return Position(sequence, bytes.fromhex(head))
     raise ProtocolError(f"position must be a number of entries and 32 hexadecimal digits; got {short(plain)}.")
