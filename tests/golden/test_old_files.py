@@ -12,8 +12,9 @@ from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import PrivatileError
 from privatile.federation.operations.folders import open_folder
-from privatile.federation.record import read_record, verify_record
+from privatile.federation.operations.record import verify_record
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
+from privatile.records import read_record
 from privatile.report.groups import read_groups
 from privatile.report.view import read_results, read_view
 from privatile.survey.folder import SurveyFolder
