@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         read_statement,
         statement_lines,
     )
-    from privatile.records.keys import KeyPair, PublicKeys, fingerprint, read_key, same_fingerprint, verify
+    from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint, verify
     from privatile.records.record import Exchange, Exchanges, exchanges, recorded_facts, transcript_digest
     from privatile.records.signing import SOFTWARE, canonical, read_record, sign, signed_record, write_record
     from privatile.records.verification import Checks, StudyRules, VerificationFailed, check_links, check_silence
@@ -50,7 +50,6 @@ _HOMES = {
     "check_silence": "verification",
     "differences": "comparison",
     "exchanges": "record",
-    "fingerprint": "keys",
     "named_rounds": "countersignature",
     "read_key": "keys",
     "read_record": "signing",
@@ -86,7 +85,6 @@ __all__ = [
     "check_silence",
     "differences",
     "exchanges",
-    "fingerprint",
     "named_rounds",
     "read_key",
     "read_record",

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from privatile.core.messages import LARGEST_LENGTH, Question
+from privatile.core.messages import LARGEST_LENGTH, Answer
 from privatile.core.text import counted
 from privatile.errors import InputError, PrivatileError
 from privatile.records.keys import KeyPair, PublicKeys
@@ -25,9 +25,6 @@ from privatile.records.record import Exchange, exchanges, transcript_digest
 from privatile.records.signing import canonical, is_signed, sign
 from privatile.records.verification import MAX_NAMED, Checks, StudyRules, named, part
 from privatile.run.run_file import RunStore
-
-Answered = Sequence[tuple[Question, int]]
-"""What a ledger has answered in one round: question and count per level."""
 
 Rounds = list[Annotated[int, msgspec.Meta(ge=1, le=LARGEST_LENGTH)]]
 
@@ -86,7 +83,7 @@ def named_rounds(rounds: Sequence[int]) -> str:
 
 
 def compare_with_ledger(
-    store: RunStore, client: str, given: Mapping[int, Answered], lost: int, record: str
+    store: RunStore, client: str, given: Mapping[int, tuple[Answer, ...]], lost: int, record: str
 ) -> tuple[Countersignature, list[str]]:
     """Compare every question and count of one client with what the site's own ledger has answered.
 
@@ -127,15 +124,15 @@ def compare_with_ledger(
             differences.append(f"round {number}: this ledger answered another question than the one recorded")
         elif exchange.is_silent:
             found.not_counted.append(number)
-        elif exchange.ones != tuple(ones for _, ones in answered):
+        elif exchange.ones != tuple(one.ones for one in answered):
             differences.append(f"round {number}: this ledger gave another count than the one recorded")
         else:
             compared += 1
     return msgspec.structs.replace(found, compared=compared), differences
 
 
-def _questions_differ(exchange: Exchange, answered: Answered, *, open_ended: bool) -> bool:
-    given = tuple(question for question, _ in answered)
+def _questions_differ(exchange: Exchange, answered: tuple[Answer, ...], *, open_ended: bool) -> bool:
+    given = tuple(one.question for one in answered)
     if open_ended and exchange.is_silent and len(given) == len(exchange.questions):
         # Nobody counted them, so the transcript does not say how many took part.
         given = tuple(one.of(asked.length) for one, asked in zip(given, exchange.questions, strict=True))
@@ -148,7 +145,7 @@ def countersign(
     client: str,
     key: KeyPair,
     store: RunStore,
-    given: Mapping[int, Answered],
+    given: Mapping[int, tuple[Answer, ...]],
     lost: int,
 ) -> dict[str, Any]:
     """The record with a site's signed statement beside the first signature.

@@ -201,7 +201,7 @@ def check_evidence(
     exchanged: Exchanges,
     found: Mapping[tuple[int, str], Evidence],
     signers: Mapping[str, Container[str]],
-    text_of: Callable[[int, str, Exchange, Evidence], bytes],
+    text_of: Callable[[str, Exchange, Evidence], bytes],
 ) -> None:
     """Check every count against its client's signature.
 
@@ -221,7 +221,7 @@ def check_evidence(
     bad = 0
     for key in counts.keys() & found.keys():
         one = found[key]
-        signed = is_signed(text_of(*key, counts[key], one), one.signer, one.signature)
+        signed = is_signed(text_of(key[1], counts[key], one), one.signer, one.signature)
         bad += not (signed and one.signer in signers[key[1]])
     text = f"all {len(counts):,} signatures of clients hold, each for its question and its counts"
     checks.add(text, not bad, f"broken: {bad:,}")
@@ -351,6 +351,8 @@ def run_of_record(
         store = None
         if path is None:
             checks.not_checked.append("the estimate against the counts: give the run's file with --transcript")
+            if rules.clients:
+                checks.not_checked.append("the clients' signatures of questions and counts: they are in the run's file")
         else:
             try:
                 store = opened.enter_context(RunStore.frozen(path))

@@ -19,9 +19,8 @@ from privatile.core.text import counted
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.setup.folder import Directory
-from privatile.federation.site.responder import given_answers, lost_through
 from privatile.federation.study import FederationStudy, name_in_ledger
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Link
 from privatile.records import countersignature as signing
 from privatile.records.countersignature import (
     ClientKeys,
@@ -153,7 +152,7 @@ def countersign(record: dict[str, Any], client: str, key: KeyPair, transcript: P
     ledger.verify()  # what somebody has edited without the key is not what this site has answered
     with RunStore.frozen(transcript) as store:
         name = name_in_ledger(study.clients, client) if client in study.clients else client
-        given, lost = given_answers(ledger, store.run, name), lost_through(ledger, store.run, name)
+        given, lost = ledger.answers(store.run, name), ledger.lost_through(store.run, name)
         return signing.countersign(record, rules_of(study), client, key, store, given, lost)
 
 
@@ -222,15 +221,14 @@ def _check_evidence(
 ) -> None:
     """Check every count against its client's signature, and every client's ledger against its own past."""
 
-    def text_of(number: int, client: str, exchange: Exchange, one: Evidence) -> bytes:
+    def text_of(client: str, exchange: Exchange, one: Evidence) -> bytes:
+        position = Link(one.sequence, one.hash).position
         answers = [
-            Answer(study.run, number, client, question.level, ones)
+            Answer(question, client, ones, position)
             for question, ones in zip(exchange.questions, exchange.ones, strict=True)
             if ones is not None
         ]
-        asked = question_digest(study.digest, exchange.questions)
-        lengths = [question.length for question in exchange.questions] if study.is_open else None
-        return AnswerMessage.of(study.digest, asked, answers, Link(one.sequence, one.hash), lengths).text()
+        return AnswerMessage.of(study.digest, answers, open_ended=study.is_open).text()
 
     keys = {client: named_keys(body, client) for client in study.clients}
     check_evidence(checks, exchanged, found, {client: one.signers for client, one in keys.items()}, text_of)
