@@ -9,7 +9,7 @@ from privatile.api.estimate import estimate
 from privatile.errors import InputError
 from privatile.inference.choice import NO_CURVE
 from privatile.result.result import OtherReading, QuantileResult
-from privatile.result.shown import Row
+from privatile.result.shown import CONDITIONS, Row
 from privatile.result.summary import SUSPECT
 
 DATA = {
@@ -59,7 +59,7 @@ def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(res
 
 
 def _words(other: OtherReading) -> dict[str, str]:
-    return {"method": other.method, "condition": other.condition, "how": other.how}
+    return {"method": other.method, "condition": CONDITIONS[other.condition], "how": other.how}
 
 
 def test_values_declared_continuous_are_asked_by_the_tuned_design_and_read_smooth(smooth: QuantileResult) -> None:
