@@ -130,6 +130,8 @@ def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
     assert (whole.run, whole.confidence_interval) == (first.run, first.confidence_interval)
     assert whole.grid_values is not None
     assert 0.0 in whole.grid_values
+    chosen = [{caveat.code for caveat in one.caveats} >= {"chosen-later"} for one in (first, second, whole)]
+    assert chosen == [False, False, True]
     smooth = privatile.estimate(data, interval="smooth", **options)
     assert first.other is not None
     assert (smooth.run, smooth.confidence_interval) == (first.run, first.other.interval)
@@ -209,7 +211,7 @@ def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) 
     first = prepare(records, options)
     with pytest.raises(KeyboardInterrupt):
         first.complete(stop_early)
-    asked = sum(responder.asked() for responder in first._responders)
+    asked = sum(responder.account.state().asked for responder in first._responders)
     assert first.store is not None
     first.store.close()
     first.ledger.close()

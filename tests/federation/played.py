@@ -13,7 +13,7 @@ from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.operations.serve import OpenRun, roster_signers
 from privatile.federation.site.core import SiteCore
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage, Link
 from tests.federation.kit import Federation, make_study
 
 Asked = Mapping[str, Sequence[Question]]
@@ -50,10 +50,8 @@ class Table:
 
     def answer(self, client: str, ones: int = 2, asked: Any = None) -> bytes:
         study, questions = self.federation.study, (asked or self.asked)[client]
-        counts = tuple(Answer(one.run, one.round, client, one.level, ones) for one in questions)
-        link = Link(questions[0].round, f"{questions[0].round:032x}")
-        digest = question_digest(study.digest, questions)
-        return AnswerMessage.of(study.digest, digest, counts, link).pack(self.federation.sites[client].key())
+        answers = [Answer(one, client, ones, Link(one.round, f"{one.round:032x}").position) for one in questions]
+        return AnswerMessage.of(study.digest, answers).pack(self.federation.sites[client].key())
 
     def take(self, *clients: str) -> None:
         """Answers of these clients arrive."""

@@ -17,7 +17,7 @@ from privatile.federation.coordinator.service import Control
 from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import AskMessage, Link
+from privatile.federation.wire import AskMessage
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.played import reply
 
@@ -32,12 +32,11 @@ def twisted(
     responder = client.core.responder
     give = responder.answer
 
-    def answer(questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-        answers, link = give(questions)
-        changed = twist(questions[0].round, answers)
+    def answer(questions: Sequence[Question]) -> tuple[Answer, ...]:
+        changed = twist(questions[0].round, give(questions))
         if changed is None:
             raise SiteRefusal("not now")
-        return changed, link
+        return changed
 
     responder.answer = answer  # type: ignore[method-assign]
     return client
@@ -132,7 +131,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         payload = reply(fresh.core, AskMessage.of(study.digest, {"site0": (good,)}).pack(key)) or b""
         answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
         assert isinstance(answer, wire.AnswerMessage)
-        assert answer.answers[0].ones == first.ones[0]  # the identical question gets the stored count
+        assert answer.counts[0].ones == first.ones[0]  # the identical question gets the stored count
         return fresh
 
     with caplog.at_level(logging.WARNING, logger="privatile"):

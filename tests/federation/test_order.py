@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import StoreError
 from privatile.federation.site import service as service_module
-from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
 from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, read_message
 from tests.federation.kit import Federation, make_study
@@ -34,8 +34,8 @@ class WatchedEnd(SiteEnd):
         message = read_message(payload, site.key().public.signer, LARGEST_ANSWER)
         assert isinstance(message, AnswerMessage)
         with self.federation.ledger(self.client) as ledger:
-            given = given_answers(ledger, run).get(message.round, ())
-        self.sent.append(tuple(answer.ones for answer in message.answers))
+            given = ledger.answers(run, ONLY_CLIENT).get(message.round, ())
+        self.sent.append(tuple(count.ones for count in message.counts))
         self.in_ledger.append(tuple(level.ones for level in given))
 
     def take(self, service: ClientService, question: bytes) -> None:

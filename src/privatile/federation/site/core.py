@@ -135,7 +135,7 @@ class SiteCore:
             return None  # not the reply to a hello of a moment ago
         self._last_welcome = message.nonce
         if message.study != self.study.digest:
-            self.outdated = not self.responder.asked()
+            self.outdated = not self.responder.account.state().asked
             free = "What was reserved for this version is free again." if self.outdated else ""
             self._fail(
                 SiteRefusal(

@@ -93,7 +93,7 @@ class ClientService:
                         await asyncio.wait_for(self._stop.wait(), self.backoff.next())
             if self.core.end is not None or self.core.outdated:
                 try:
-                    await self._in_worker(self.core.responder.release)
+                    await self._in_worker(self.core.responder.account.release)
                 except LedgerError as error:
                     # The study is over all the same; `privatile ledger release` does it later.
                     log.warning("records stay reserved", extra=facts(client=client, reason=str(error)))
