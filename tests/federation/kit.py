@@ -20,8 +20,8 @@ from privatile.federation.connection import Backoff
 from privatile.federation.coordinator.core import CoordinatorCore
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.operations.record import countersign
 from privatile.federation.operations.serve import OpenRun, ServeOptions, coordinator_service, open_run, roster_signers
-from privatile.federation.record import countersign
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
