@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privatile.errors import BrokerError, InputError, how_to_install
+from privatile.federation.monitoring import facts
 from privatile.federation.setup.permissions import BrokerFiles, BrokerSettings
 
 OLDEST = (2, 10)
@@ -170,7 +171,7 @@ class EmbeddedBroker:
             try:
                 await asyncio.to_thread(self.start)
             except BrokerError as error:
-                log.error("the broker does not start: %s", error)
+                log.error("the broker does not start", extra=facts(reason=str(error)))
 
     def check_ports(self) -> None:
         """Refuse a port that is taken, before the server does in its own words."""
