@@ -21,11 +21,11 @@ import numpy as np
 
 from privatile import __version__
 from privatile.core.mechanism import IMPOSSIBLE
-from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of
+from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of, percent_text
 from privatile.estimator.spec import RunSpec
 from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.pages import BLUE, CITATION, GREY, render_page, write_report
-from privatile.report.survey_pages import shown_weeks, words_of
+from privatile.report.survey_pages import one_in, shown_weeks, words_of
 from privatile.report.view import LevelHistory, LevelView, RunRecord, RunView, ThinPath
 from privatile.result.caveats import MAX_TO_ACT_ON
 from privatile.result.result import QuantileResult
@@ -297,7 +297,7 @@ def data_and_options(view: RunView) -> list[Option]:
         (f"weights of the {parts_of(spec.weighting).many}", "given" if spec.weighting == STRATA else spec.weighting),
         ("values declared", spec.values),
         ("interval asked for", spec.interval),
-        ("confidence", f"{100 * spec.confidence_level:g}%{', for all levels at once' if spec.joint > 1 else ''}"),
+        ("confidence", percent_text(spec.confidence_level) + (", for all levels at once" if spec.joint > 1 else "")),
         ("target", TARGETS[spec.target]),
         ("missing values", f"{spec.missing}: {MISSING[spec.missing]}"),
         ("design", f"{spec.design}, {spec.round_mode} mode"),
@@ -352,7 +352,7 @@ def trajectory_figure(view: RunView) -> "Figure":
         )  # fmt: skip
         if path.search:
             panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
-        name = f"{100 * view.spec.confidence_level:g}% interval"
+        name = f"{percent_text(view.spec.confidence_level)} interval"
         if result is not None:
             condition = result.anytime_condition if result.shown.is_so_far else result.condition
             name += f", {CONDITIONS[condition or 'smooth']}"
@@ -410,7 +410,8 @@ def run_page(view: RunView) -> str:
         finished_levels=[level for level in levels if level["result"] is not None],
         shared_findings=shared,
         act_on=[(each, _whose(each, found, view)) for each in first_of_all],
-        percent=f"{100 * view.spec.confidence_level:g}%",
+        percent=percent_text(view.spec.confidence_level),
+        one_in=one_in(view.spec.confidence_level),
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
         conditions=_conditions(levels),
