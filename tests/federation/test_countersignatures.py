@@ -278,7 +278,7 @@ def test_a_run_that_its_coordinator_stops_where_it_likes_is_flagged(
     assert result.anytime == result.confidence_interval
     assert result.valid_at_every_look
     assert record["body"]["results"][0]["other_interval"] is None
-    low, high = result.ends_shown(result.confidence_interval)
+    low, high = result.shown.own.ends
     smooth = unfinished(replace(result, valid_at_every_look=False, caveats=()), 20)
     text = smooth.caveats[0].text
     assert text.startswith(

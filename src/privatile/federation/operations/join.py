@@ -16,8 +16,10 @@ from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
 from privatile.errors import InputError, LedgerError
+from privatile.federation.connection import Connection, NatsSite, connecting
 from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.core import SiteCore
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import Invited, SiteLimits, read_limits, refused
 from privatile.federation.site.responder import OpenSiteResponder, SiteResponder, open_responder
@@ -89,8 +91,15 @@ def prepare_client(
     file or environment variable leads to them.
     """
     limits, responder = prepare_responder(invitation, site, source, options, coins=coins, read=read)
+    key, client, identity = site.key(), invitation.client, invitation.study.identity
+
+    def transport(connection: Connection) -> NatsSite:
+        return NatsSite(connection, identity, client)
+
     return ClientService(
-        invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
+        SiteCore(invitation, key, limits, responder, restored=options.restored),
+        connecting(client, invitation.brokers, key, invitation.authority, transport),
+        heartbeat=options.heartbeat,
     )
 
 
