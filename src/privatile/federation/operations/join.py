@@ -15,7 +15,7 @@ from privatile.client.randomizer import Coins
 from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
-from privatile.errors import InputError, LedgerError
+from privatile.errors import InputError
 from privatile.federation.connection import Connection, NatsSite, connecting
 from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.invitation import Invitation
@@ -124,7 +124,7 @@ def prepare_responder(
     limits = read_limits(limits_file)
     if reasons := limits.refusals(invitation, options.value):
         raise refused(reasons, f"Edit {limits_file}")
-    ledger = _open_or_make(site.ledger_file, restored=options.restored)
+    ledger = Ledger.open_or_make(site.ledger_file, restored=options.restored)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     person_key = None
     if options.person is not None:
@@ -145,16 +145,3 @@ def prepare_responder(
     else:
         responder = open_responder(study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins)
     return limits, responder
-
-
-def _open_or_make(path: Path, *, restored: bool) -> Ledger:
-    """The site's ledger, made now where there is none; the clients of two studies may start together and share it."""
-    ledger = Ledger.open(path, restored=restored)
-    try:
-        with ledger.transaction():  # makes the file, with its keys
-            pass
-    except LedgerError:
-        if not path.exists():
-            raise
-        ledger = Ledger.open(path, restored=restored)  # the other client was faster
-    return ledger
