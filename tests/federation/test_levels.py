@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.core.messages import LARGEST_LENGTH, Answer, Question
+from privatile.core.messages import LARGEST_LENGTH, Answer, Position, Question
 from privatile.errors import InputError, SiteRefusal
 from privatile.federation.operations.status import run_results
 from privatile.federation.record import canonical, read_record, release, verify_record, write_record
@@ -26,7 +26,6 @@ from privatile.federation.wire import (
     MOST_LEVELS,
     AnswerMessage,
     AskMessage,
-    Link,
     read_message,
 )
 from privatile.records.keys import KeyPair
@@ -119,13 +118,16 @@ def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> No
 def test_the_most_levels_fit_into_an_answer() -> None:
     key = KeyPair.generate()
     answers = tuple(
-        Answer("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, "n" * 40, (k + 2 / 3) / 1e5, LARGEST_LENGTH)
+        Answer(
+            Question("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, (k + 2 / 3) / 1e5, 0.0, LARGEST_LENGTH),
+            "n" * 40,
+            LARGEST_LENGTH,
+            Position(LARGEST_LENGTH),
+        )
         for k in range(MOST_LEVELS)
     )
-    payload = AnswerMessage.of("0" * 64, "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)).pack(key)
-    assert read_message(payload, key.public.signer, LARGEST_ANSWER) == AnswerMessage.of(
-        "0" * 64, "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)
-    )
+    message = AnswerMessage.of("0" * 64, answers)
+    assert read_message(message.pack(key), key.public.signer, LARGEST_ANSWER) == message
 
 
 def test_init_takes_several_levels(tmp_path: Path) -> None:

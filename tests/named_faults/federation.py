@@ -73,7 +73,7 @@ def one_site_is_two_clients_of_a_study(seams: Seams) -> None:
 
 @fault("tests/federation/test_past.py::test_a_site_with_a_new_or_an_older_ledger_does_not_answer")
 def an_older_ledger_answers(seams: Seams) -> None:
-    seams.skip(f"{SITE}.confirm")
+    seams.skip("privatile.client.ledger.account:Account.confirm")
 
 
 @fault("tests/federation/test_past.py::test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore")
@@ -84,7 +84,7 @@ def what_a_restored_ledger_lost_is_asked_again(seams: Seams) -> None:
 @fault("tests/federation/test_past.py::test_a_late_answer_frames_nobody")
 def a_site_answers_a_round_before_one_that_it_has_answered(seams: Seams) -> None:
     """The coordinator has counted on the absence of that answer, and asks its records again."""
-    seams.change("privatile.client.responder:Responder.has_answered", lambda *_: True)
+    seams.change("privatile.client.ledger.account:Account.has_answered", lambda *_: True)
 
 
 @fault("tests/federation/test_open_people.py::test_another_question_of_the_same_round_is_refused")

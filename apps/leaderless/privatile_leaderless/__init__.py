@@ -34,7 +34,6 @@ followed    the history of a run, followed from its file
 cli         the command `privatile peer`, and the options added to other commands
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,10 +94,11 @@ class _Leaderless:
         write_study(path, study)
 
     def facts(self, folder: Path) -> "FolderFacts":
+        from privatile.core.decoding import json_value
         from privatile.run.tables import FolderFacts
 
         try:
-            client = str(json.loads((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
+            client = str(json_value((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             client = None
         return FolderFacts(folder / PEER_PROCESS, "this organization", f"privatile peer run {folder}", client)

@@ -29,6 +29,15 @@ from typing import Any
 from privatile.errors import InputError
 
 
+def percent_text(share: float, digits: int = 6) -> str:
+    """A share as a percentage of so many significant digits.
+
+    >>> percent_text(0.95), percent_text(1.0 - 0.05 / 3.0, 4), percent_text(0.0312, 2)
+    ('95%', '98.33%', '3.1%')
+    """
+    return f"{100.0 * share:.{digits}g}%"
+
+
 def canonical_json(plain: object) -> str:
     """One line of JSON, keys sorted, no blanks; what is not ASCII is escaped, and NaN is refused.
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from privatile.core.scale import Scale
+from privatile.core.text import percent_text
 from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
@@ -34,10 +35,18 @@ from privatile.inference.choice import (
 )
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
 from privatile.inference.trajectory import Trajectory
-from privatile.result.caveats import caveats, half_open, interval_caveats, not_located, one_sided, said_once
+from privatile.result.caveats import (
+    MORE,
+    Caveat,
+    caveat,
+    caveats,
+    interval_caveats,
+    most_important_first,
+    open_on_one_side,
+    said_once,
+)
 from privatile.result.diagnostics import diagnose, explain
 from privatile.result.result import (
-    Caveat,
     ConfidenceInterval,
     OtherReading,
     QuantileResult,
@@ -45,7 +54,6 @@ from privatile.result.result import (
     in_units,
     interval_in_units,
 )
-from privatile.result.severity import most_important_first
 from privatile.result.shown import ANY_SHAPE, SMOOTH, Row, by_holder, client_facts, outward, parts_of
 from privatile.result.weeks import over_time
 
@@ -90,7 +98,7 @@ def make_results(
     found = []
     for level, result in zip(levels, ordered, strict=True):
         if result is not None and later is not None:
-            result = replace(result, caveats=most_important_first(later, *result.caveats))
+            result = with_caveat(result, later)
         found.append(result if result is None or level.over else unfinished(result, level.plan.rounds))
     return tuple(found)
 
@@ -121,12 +129,7 @@ def chosen_later(asked: ReportSettings, now: ReportSettings) -> Caveat | None:
     same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
     if not changes or same:
         return None
-    text = (
-        f"Chosen after the answers had come: the run was asked with {' and '.join(changes)}. The confidence holds "
-        "for a choice that does not follow from the answers; whoever has seen both intervals and takes the one "
-        "that pleases errs more often."
-    )
-    return Caveat("chosen-later", text)
+    return caveat("chosen-later", changes=" and ".join(changes))
 
 
 class BothReadings(NamedTuple):
@@ -160,23 +163,26 @@ def both_readings(
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.may_be_smooth
     contradiction = f"no smooth interval: {why}" if why and expected else ""
-    caveats = list(against_smooth(why, settings, shown.method))
+    found = list(against_smooth(why, settings, shown.method))
     values, level = None, level_each(settings.confidence_level, settings.joint)
     if any_shape and both.crossed(level):
         contradiction = (
             "the answers contradict each other: some place the quantile above a value, others at or below a smaller one"
         )
-        text = (
-            f"{contradiction[0].upper()}{contradiction[1:]}. The interval spans both. By chance this happens in at "
-            f"most {100.0 * (1.0 - level):.3g}% of runs; otherwise some answers are not what was asked for."
+        found.append(
+            caveat(
+                "contradiction",
+                "answers",
+                what=capitalized(contradiction),
+                percent=percent_text(1.0 - level, 3),
+            )
         )
-        caveats.append(Caveat("contradiction", text))
     if any_shape:
         values, off_grid = grid_values(settings.values, interval, scale)
         if off_grid:
             contradiction = off_grid
-            caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
-    return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(caveats))
+            found.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
+    return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(found))
 
 
 def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[Caveat]:
@@ -185,11 +191,9 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
     Too little information is known before anyone is asked, and a dry run says it so.
     """
     if why and method.startswith(ANY_SHAPE_METHOD) and settings.declared.continuous:
-        text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
-        yield Caveat("declaration", text)
+        yield caveat("declaration", why=why, condition=ANY_SHAPE)
     elif why and method.startswith("smooth"):
-        text = f"The smooth interval is not to be relied on: {why}. The interval any-shape holds {ANY_SHAPE}."
-        yield Caveat("contradiction", text)
+        yield caveat("contradiction", "smooth", why=why, condition=ANY_SHAPE)
 
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
@@ -240,6 +244,16 @@ def one_of(values: Sequence[float] | None, estimate: float) -> float:
     (44.0, 44.3)
     """
     return min(values, key=lambda value: abs(value - estimate)) if values else estimate
+
+
+def with_caveat(result: QuantileResult, found: Caveat) -> QuantileResult:
+    """The result with one more caveat, in its place."""
+    return replace(result, caveats=most_important_first(found, *result.caveats))
+
+
+def capitalized(text: str) -> str:
+    """A text whose first letter is a capital one."""
+    return text[:1].upper() + text[1:]
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
@@ -336,15 +350,16 @@ def _with_ends(
 
 def _about_the_ends(result: QuantileResult, interval: ConfidenceInterval, off_grid: str) -> tuple[Caveat, ...]:
     """The caveats, those about open ends written for this interval."""
-    kept = [caveat for caveat in result.caveats if caveat.code not in ("unbounded", "one-sided", "half-open")]
-    codes = {caveat.code for caveat in result.caveats}
+    kept = [one for one in result.caveats if one.code not in ("unbounded", "one-sided", "half-open")]
+    codes = {one.code for one in result.caveats}
     at_low, at_high = interval.low <= result.scale.low, interval.high >= result.scale.high
     if "unbounded" in codes:
-        kept.append(not_located(interval == (result.scale.low, result.scale.high)))
+        whole = interval == (result.scale.low, result.scale.high)
+        kept.append(caveat("unbounded", "whole" if whole else "ordered", helps=MORE))
     elif at_low != at_high and codes & {"one-sided", "half-open"}:
-        kept.append((half_open if "half-open" in codes else one_sided)("lower" if at_low else "upper"))
+        kept.append(open_on_one_side("half-open" if "half-open" in codes else "one-sided", at_low=at_low))
     if off_grid:
-        kept.append(Caveat("contradiction", f"{off_grid[0].upper()}{off_grid[1:]}."))
+        kept.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
     return most_important_first(*kept)
 
 
@@ -358,12 +373,7 @@ def _crossings_said(results: list[QuantileResult]) -> list[QuantileResult]:
     found = list(results)
     for place, others in crossed.items():
         levels = ", ".join(f"{results[other].level:g}" for other in others)
-        text = (
-            f"The estimate crossed that of level {levels}: by chance the estimate of a higher level is the lower one. "
-            "Quantiles never cross; the intervals say how little is known."
-        )
-        caveats = most_important_first(*found[place].caveats, Caveat("crossing", text))
-        found[place] = replace(found[place], caveats=caveats)
+        found[place] = with_caveat(found[place], caveat("crossing", levels=levels))
     return found
 
 
@@ -387,28 +397,20 @@ def _ordered_inference(results: Sequence[QuantileResult], place: int, center: fl
 def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     """The result with the caveat that its design would have gone on, for at most `planned` rounds; 0: without end."""
     if not planned:
-        text = f"The run goes on; {result.records:,} have answered so far. Its interval is valid at any time."
-        return replace(result, caveats=most_important_first(Caveat("goes-on", text), *result.caveats))
-    text = f"The run is unfinished: {result.rounds:,} of at most {planned:,} rounds. "
-    if result.valid_at_every_look:
-        text += "Its interval is valid at any time."
-    else:
-        percent = f"{100 * result.confidence_level:g}%"
-        text += (
-            f"The {percent} interval holds at the planned end only, not at a time that somebody chose while looking. "
-        )
-        if result.anytime is None:
-            text += "No interval is valid at such a time yet."
-        else:
-            low, high = result.ends_shown(result.anytime)
-            text += f"Valid at such a time is the anytime interval, {low} to {high}."
+        return with_caveat(result, caveat("goes-on", records=result.records))
+    variant, (low, high) = "always", ("", "")
+    if not result.valid_at_every_look:
+        variant = "no-interval" if result.anytime is None else "anytime"
+        low, high = ("", "") if result.anytime is None else result.ends_shown(result.anytime)
+    percent = percent_text(result.confidence_level)
+    why = caveat("unfinished", variant, rounds=result.rounds, most=planned, percent=percent, low=low, high=high)
     other = result.other
     # The smooth one holds at the end only, unless the run stops by its width; the any-shape one may be the anytime
     # interval, which stands first.
     if other is not None and not other.at_every_look:
         left_out = result.valid_at_every_look or other.interval == result.anytime
         other = None if left_out else other._replace(condition=f"{other.condition}, at the planned end only")
-    return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))
+    return with_caveat(replace(result, other=other), why)
 
 
 FIRST_LOOK = 10

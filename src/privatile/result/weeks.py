@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from privatile.core.text import counted, moment, week
+from privatile.core.text import counted, moment, percent_text, week
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import parse_values
 from privatile.inference.series import FALSE_ALARMS, Change, change, series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
-from privatile.result.result import Caveat, QuantileResult, in_units
-from privatile.result.severity import most_important_first
+from privatile.result.caveats import Caveat, caveat, most_important_first
+from privatile.result.result import QuantileResult, in_units
 from privatile.result.shown import SMOOTH, Row, finite
 
 
@@ -42,11 +42,7 @@ def over_time(
         text = counted(len(weeks), "week") + ", " + " to ".join(dict.fromkeys([names[0], names[-1]])) if weeks else ""
         rows.append(Row("series", "week by week", weeks, text))
         if lost := _untimed(state, times):
-            why = (
-                f"There is no series over weeks: the run's file has no time for {counted(lost, 'round')} of "
-                f"{state.averages.rounds:,}. It was altered or is damaged."
-            )
-            caveats.insert(0, Caveat("no-times", why))
+            caveats.insert(0, caveat("no-times", lost=counted(lost, "round"), rounds=state.averages.rounds))
     return replace(result, diagnostics=(*result.diagnostics, *rows), caveats=most_important_first(*caveats))
 
 
@@ -132,10 +128,11 @@ def _when(found: Change, since: str | None) -> str:
 def _moved(found: Change, since: str | None, *, series: bool) -> Caveat:
     """The caveat of a change; it points to the `series` over weeks where one stands beside the result."""
     way, when = _when(found, since).split(", ", 1)
-    text = (
-        f"The quantile has moved {way} during the run, {when}: the share of values below the questions has changed by "
-        f"{abs(found.jump):.2g} since then. Estimate and interval mix both times; "
-        f"{'read the series over weeks in its report, or begin' if series else 'begin'} a new run. Without a "
-        f"change such an alarm comes in at most {100.0 * FALSE_ALARMS:g}% of studies, however long they are."
+    return caveat(
+        "moved",
+        way=way,
+        since=when,
+        share=abs(found.jump),
+        advice="read the series over weeks in its report, or begin" if series else "begin",
+        percent=percent_text(FALSE_ALARMS),
     )
-    return Caveat("moved", text)

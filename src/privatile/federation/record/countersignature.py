@@ -20,11 +20,10 @@ import msgspec
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
-from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.messages import LARGEST_LENGTH, Answer
 from privatile.core.text import counted
 from privatile.errors import InputError, PrivatileError
 from privatile.federation.record.record import Exchange, canonical, exchanges, sign, transcript_digest
-from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
 from privatile.federation.study import FederationStudy, name_in_ledger
 from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
@@ -83,7 +82,7 @@ def named_rounds(rounds: Sequence[int]) -> str:
 
 def compare_with_ledger(store: RunStore, client: str, ledger: Ledger, name: str = ONLY_CLIENT) -> Comparison:
     """Compare every question and count of one client with the site's own ledger, where it goes by `name`."""
-    given, lost = given_answers(ledger, store.run, name), lost_through(ledger, store.run, name)
+    given, lost = ledger.answers(store.run, name), ledger.lost_through(store.run, name)
     own = {number: exchange for (number, name), exchange in exchanges(store).items() if name == client}
     found = Comparison([], [], sorted(given.keys() - own.keys()), [], [])
     missed: list[int] = []
@@ -113,7 +112,7 @@ def compare_with_ledger(store: RunStore, client: str, ledger: Ledger, name: str 
     return found
 
 
-def _questions_differ(exchange: Exchange, answered: tuple[GivenAnswer, ...], *, open_ended: bool) -> bool:
+def _questions_differ(exchange: Exchange, answered: tuple[Answer, ...], *, open_ended: bool) -> bool:
     given = tuple(one.question for one in answered)
     if open_ended and exchange.is_silent and len(given) == len(exchange.questions):
         # Nobody counted them, so the transcript does not say how many took part.

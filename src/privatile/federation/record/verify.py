@@ -66,7 +66,7 @@ from privatile.federation.record.record import (
     transcript_digest,
 )
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Link
 from privatile.records.keys import PublicKeys
 from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
@@ -703,13 +703,11 @@ def _check_evidence(
         sequence, head, signer, signature = evidence[number, client]
         questions, counted, _ = counts[number, client]
         answers = [
-            Answer(study.run, number, client, question.level, ones)
+            Answer(question, client, ones, Link(sequence, head).position)
             for question, ones in zip(questions, counted, strict=True)
             if ones is not None
         ]
-        asked = question_digest(study.digest, questions)
-        lengths = [question.length for question in questions] if study.is_open else None
-        signed = AnswerMessage.of(study.digest, asked, answers, Link(sequence, head), lengths).text()
+        signed = AnswerMessage.of(study.digest, answers, open_ended=study.is_open).text()
         bad += not (signer in signers[client] and is_signed(signed, signer, signature))
     what = "its question, its counts and how many took part" if study.is_open else "its question and its counts"
     text = f"all {len(counts):,} signatures of clients hold, each for {what}"
