@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import click
 
     from privatile.core.decoding import Place
-    from privatile.federation.record.verify import Checks
     from privatile.federation.setup.folder import Directory
     from privatile.federation.study import FederationStudy
+    from privatile.records.verification import Checks
     from privatile.run.tables import FolderFacts
 
 STUDY_FILE = "study.toml"

@@ -181,14 +181,14 @@ def thin_path(level: LevelView, most: int) -> ThinPath:
         range=stated,
         search=search,
         whole=level.whole,
-        digits_width=math.nan if result is None else result.digits_width(result.first_interval),
+        digits_width=math.nan if result is None else result.shown.first.width,
     )
 
 
 def shown_path(level: LevelView, most: int) -> ThinPath:
     """The path with the interval that stands first beside it: while the run is unfinished the anytime one."""
     path = thin_path(level, most)
-    if level.result is None or level.result.interval_so_far is None:
+    if level.result is None or not level.result.shown.is_so_far:
         return path
     return replace(path, low=path.anytime_low, high=path.anytime_high)
 
