@@ -107,14 +107,10 @@ def cluster_text(
     settings: BrokerSettings,
     files: BrokerFiles,
     authorities: str,
-    keys: Mapping[str, PublicKeys] | None = None,
 ) -> str:
-    """The configuration file of one peer's server; `authorities` is the file with those of all servers.
-
-    `keys` are those that the peers have now, where a quorum has replaced some of the roster's.
-    """
+    """The configuration file of one peer's server; `authorities` is the file with those of all servers."""
     made = server_settings(f"privatile_{identity}_{peer}", settings, files, most_stored=16 << 30)
-    made["accounts"] = cluster_accounts(identity, keys or roster.keys, roster.servers)
+    made["accounts"] = cluster_accounts(identity, roster.keys, roster.servers)
     others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
     if others:
         made["cluster"] = {

@@ -29,6 +29,7 @@ from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted, is_finished
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
 from privatile_leaderless.cluster import cluster_text
+from privatile_leaderless.peer_file import abort_voters
 from privatile_leaderless.roster import (
     PeerEnrolment,
     PeerRoster,
@@ -37,7 +38,6 @@ from privatile_leaderless.roster import (
     check_server,
     read_peer_enrolment,
 )
-from privatile_leaderless.undecided import read_undecided
 
 
 class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +76,7 @@ class PeerFolder(Directory):
         self.ledger_file = self.site / "ledger.db"
         self.key_file = self.site / f"{own.client}.key"
         self.pid_file = path / PEER_PROCESS
+        self.vote_file = path / "abort.vote"
         self.enrolment_file = path / f"{own.client}.peer.json"
         self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
 
@@ -119,7 +120,7 @@ class PeerFolder(Directory):
         return BrokerSettings(self.listen, server.port, (server.host,))
 
     def write_configuration(self, roster: Roster | None = None) -> None:
-        """Write its server's configuration from study and roster; `roster` has the keys, where some were replaced."""
+        """Write its server's configuration from study and roster, which it reads itself."""
         peers, files = self.peers(), self.broker_files
         files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(self.authorities_file, peers.authorities)
@@ -132,7 +133,6 @@ class PeerFolder(Directory):
                 self.settings(),
                 files,
                 str(self.authorities_file),
-                None if roster is None else roster.clients,
             ),
         )
 
@@ -145,10 +145,7 @@ class PeerFolder(Directory):
         roster = look.attempt(self.peers)
         if study is not None and roster is not None and key is not None:
             if roster.keys.get(self.client) != key.public:
-                look.remarks.append(
-                    f"the roster has another key of {self.client} than this folder: it counts only if the others have "
-                    "voted for it"
-                )
+                look.errors.append(f"the roster has another key of {self.client} than this folder: put that key back")
             if self.client in roster.servers:
                 look.server(self, "`privatile peer run` writes it")
             if len(roster.servers) < 3:
@@ -164,24 +161,10 @@ class PeerFolder(Directory):
 
     def status_facts(self, store: RunStore | None) -> tuple[dict[str, Any], list[str]]:
         """What a status says besides, as plain values and as lines; `store` is None before the run has begun."""
-        over = store is None or is_aborted(store) or is_finished(store)
-        undecided = () if store is None or over else read_undecided(store)
+        voters = () if store is None or is_aborted(store) or is_finished(store) else abort_voters(store)
         needed = quorums.signing(self.study())
-        votes = [{**one._asdict(), "voters": list(one.voters), "needed": needed} for one in undecided]
-        lines = [
-            f"votes        {len(one.voters)} of {needed} votes {one.words}: {', '.join(one.voters)}"
-            for one in undecided
-        ]
-        return {"peer": self.client, "votes": votes}, lines
-
-    def check(self, study: FederationStudy, client: str) -> None:
-        """Refuse another study, or another client, than this folder's."""
-        if (study.digest, client) != (self.study().digest, self.client):
-            raise InputError(f"{self.path} is the folder of {self.client} in another study, or of another client.")
-
-    def write_enrolment(self, key: KeyPair) -> None:
-        """Write the enrolment again, with a new key and the same server: a quorum of the others votes for it."""
-        write_json(self.enrolment_file, PeerEnrolment.make(self.client, self.study().digest, key, self.server()))
+        lines = [f"votes        {len(voters)} of {needed} votes to abort: {', '.join(voters)}"] if voters else []
+        return {"peer": self.client, "abort_votes": list(voters), "abort_votes_needed": needed}, lines
 
     def admit(self, enrolments: list[Path], confirmed: str | None = None) -> PeerRoster:
         """Build the roster from everybody's enrolments; `confirmed` is the fingerprint that all have compared."""
@@ -196,7 +179,8 @@ class PeerFolder(Directory):
             )
         if self.roster_file.exists() and self.peers() != roster and self.store_file.exists():
             raise InputError(
-                "the run has begun with another roster. A new key of a client is a decision of all: privatile peer vote"
+                "the run has begun with another roster: a key stays for the whole run. Vote to abort (`privatile peer "
+                "vote DIR --abort`), then begin a new run. Records that answered stay spent."
             )
         write_json(self.roster_file, roster)
         return roster

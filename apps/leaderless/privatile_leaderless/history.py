@@ -5,8 +5,7 @@ So a round that somebody else relays, or that comes from another peer's file, is
 the log, and a replica can go back to any of its rounds.
 """
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from privatile.core.text import canonical_json
@@ -22,12 +21,11 @@ from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
 from privatile_leaderless.chain import closed_chain
-from privatile_leaderless.decisions import Tally
 from privatile_leaderless.entries import (
     LARGEST_ENTRY,
+    AnyEntry,
     ClosedRound,
     CloseVote,
-    Decision,
     LevelAsk,
     Note,
     PeerAnswer,
@@ -38,24 +36,16 @@ from privatile_leaderless.entries import (
 )
 
 MOST_NOTES = 20
-"""Votes and restored ledgers of one peer that count in one round; of all together as many as an entry has room for
-beside the answers (`quorums.closed_round_bytes`). Votes to abort are no part of either: liars must not be able
-to crowd them out. What does not count in a round is published again in the next one."""
+"""Restored ledgers of one peer that count in one round; of all together as many as an entry has room for beside the
+answers and votes to abort (`quorums.closed_round_bytes`). What does not count in a round is published again in the
+next one."""
 
 
 class Quarantine(NamedTuple):
-    """Why no round closes until a quorum has decided about a peer, and the round that a decision names."""
+    """Why no round closes any more, and the round of the offence."""
 
     reason: str
     round: int
-
-
-class NewKey(NamedTuple):
-    """A key that was replaced within a round: it holds after so many of the round's notes."""
-
-    after: int
-    client: str
-    keys: PublicKeys
 
 
 class RoundRecord(NamedTuple):
@@ -66,14 +56,12 @@ class RoundRecord(NamedTuple):
     """The value after it."""
     stored: tuple[StoredRound, ...]
     accepted: Mapping[str, Accepted]
-    new_keys: tuple[NewKey, ...]
-    """Keys that a quorum has replaced in it, in order."""
 
 
 class _Mark(NamedTuple):
     """The state right after a closed round."""
 
-    tally: Tally
+    abort_voters: set[str]
     links: dict[str, Link]
     restored: dict[str, int]
     quarantined: dict[str, Quarantine]
@@ -85,23 +73,15 @@ class History:
 
     def __init__(self, study: FederationStudy, keys: Mapping[str, PublicKeys], first: str) -> None:
         self.study = study
-        self._keys = dict(keys)
+        self.keys = dict(keys)
         self._first = first
         self._begin()
-
-    def keys_after(self, number: int) -> dict[str, PublicKeys]:
-        """The keys of the peers right after this round, which is closed here."""
-        return self._keys | {change.client: change.keys for place, change in self._replaced if place <= number}
-
-    def keys_of(self, client: str) -> list[PublicKeys]:
-        """All keys that a peer has had, up to the last closed round."""
-        return [self._keys[client], *(change.keys for _, change in self._replaced if change.client == client)]
 
     def _begin(self) -> None:
         self.records: list[RoundRecord] = []
         self.chains = [self._first]
         self.coordinator = Coordinator(RunStore.create(":memory:", self.study.run, self.study.spec))
-        self.tally = Tally.of(quorums.signing(self.study), self._keys)
+        self.abort_voters: set[str] = set()
         self.links: dict[str, Link] = {}
         """The last link of each peer's ledger, by counted answers."""
         self.restored: dict[str, int] = {}
@@ -109,17 +89,19 @@ class History:
         self.quarantined: dict[str, Quarantine] = {}
         self.notes: list[Note] = []
         self._note_bytes = 0
-        """What those take that are limited."""
-        self._new_keys: list[NewKey] = []
-        self._replaced: list[tuple[int, NewKey]] = []
-        """All of the closed rounds, with their rounds."""
+        """What restored ledgers take of them."""
         self._set_mark()
 
     def _set_mark(self) -> None:
         tracks = [(track.state, track.ask, track.why_ended) for track in self.coordinator.tracks]
         self._mark = _Mark(
-            self.tally.copy(), dict(self.links), dict(self.restored), dict(self.quarantined), list(tracks)
+            set(self.abort_voters), dict(self.links), dict(self.restored), dict(self.quarantined), list(tracks)
         )
+
+    @property
+    def aborted(self) -> bool:
+        """Whether a quorum has voted to end the run for good."""
+        return len(self.abort_voters) >= quorums.signing(self.study)
 
     @property
     def closed(self) -> int:
@@ -160,10 +142,10 @@ class History:
 
     def intake(self) -> AnswerIntake:
         """What judges the answers of the round that was taken."""
-        coordinator, tally = self.coordinator, self.tally
+        coordinator = self.coordinator
         intake = AnswerIntake(
             self.study.digest,
-            {client: keys.signer for client, keys in tally.keys.items()},
+            {client: keys.signer for client, keys in self.keys.items()},
             self.links,
             {client: one.reason for client, one in self.quarantined.items()},
             coordinator.asked,
@@ -177,23 +159,22 @@ class History:
         sender = entry.sender
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
             return False
-        is_abort = isinstance(entry, Vote) and entry.decision.action == "abort"
         size = len(canonical_json({"sender": sender, "payload": payload.decode("ascii")}))
-        if not is_abort and (
+        if isinstance(entry, Vote):
+            if sender in self.abort_voters:
+                return False
+            self.abort_voters.add(sender)
+        elif (
             sum(note.sender == sender for note in self.notes) >= MOST_NOTES
             or self._note_bytes + size > LARGEST_ENTRY - quorums.closed_round_bytes(self.study)
+            or not entry.lost == self.links.get(sender) != entry.link
         ):
             return False
-        if isinstance(entry, Vote):
-            if self.tally.broken(entry.decision) or not self.tally.add(sender, entry.decision):
-                return False
-        elif entry.lost == self.links.get(sender) != entry.link:
+        else:
             self.links[sender] = entry.link
             self.restored[sender] = self.closed + 1
-        else:
-            return False
+            self._note_bytes += size
         self.notes.append(Note(sender, payload.decode("ascii")))
-        self._note_bytes += 0 if is_abort else size
         return True
 
     def close(
@@ -216,18 +197,13 @@ class History:
             tuple(self.notes),
             tuple(votes),
         )
-        chain, new_keys = closed_chain(closed, tuple(self.study.clients)), tuple(self._new_keys)
-        record = RoundRecord(closed, chain, stored, accepted, new_keys)
+        record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted)
         self.records.append(record)
         self.chains.append(record.chain)
         self.links.update((name, one.ledger) for name, one in accepted.items())
-        self._replaced += ((number, change) for change in new_keys)
-        self.notes, self._note_bytes, self._new_keys = [], 0, []
-        # A peer about which a quorum has decided in this very round is looked at again after the next one.
+        self.notes, self._note_bytes = [], 0
         self.quarantined = {
-            name: Quarantine(IMPOSSIBLE_SHARE, number)
-            for name in impossible_clients(self.coordinator.tracks)
-            if (name, number) not in self.tally.readmitted
+            name: Quarantine(IMPOSSIBLE_SHARE, number) for name in impossible_clients(self.coordinator.tracks)
         }
         self._set_mark()
         return record
@@ -237,8 +213,8 @@ class History:
     def drop_open(self) -> None:
         """Stand right after the last closed round again."""
         mark = self._mark
-        self.tally, self.links, self.restored = mark.tally.copy(), dict(mark.links), dict(mark.restored)
-        self.quarantined, self.notes, self._note_bytes, self._new_keys = dict(mark.quarantined), [], 0, []
+        self.abort_voters, self.links, self.restored = set(mark.abort_voters), dict(mark.links), dict(mark.restored)
+        self.quarantined, self.notes, self._note_bytes = dict(mark.quarantined), [], 0
         for track, (state, ask, why) in zip(self.coordinator.tracks, mark.tracks, strict=True):
             track.state, track.ask, track.why_ended = state, ask, why
 
@@ -273,45 +249,33 @@ class History:
         if len(closed.answers) != len(self.study.clients) or not closed.asks:
             raise ProtocolError("a closed round has a question, and an answer or none for every peer.")
         self.take(closed.asks)
-        intake, keys = self.intake(), dict(self.tally.keys)
+        intake = self.intake()
         payloads = {
             client: payload.encode()
             for client, payload in zip(self.study.clients, closed.answers, strict=True)
             if payload is not None
         }
-        left = dict(payloads)
-        for place, note in enumerate(closed.notes):
-            # A key may have been replaced within the round: answers before that have the older one. A restored ledger
-            # goes on after the note, and a peer that was in quarantine counts after it.
-            later = {one.sender for one in closed.notes[place:] if one.is_restored}
-            later |= {client for client, payload in left.items() if self._read(client, payload) is None}
-            later |= set(intake.quarantined)
-            self._offer(intake, left, later)
+        # A peer whose answer stands in the round restores no ledger: its answer comes after that.
+        for note in closed.notes:
             self._follow_note(note, intake)
-        self._offer(intake, left)
+        for client, payload in payloads.items():
+            if not self._offer(intake, client, payload):
+                raise ProtocolError(f"the answer of {client} is not one to this round.")
         if len(intake.answers) < quorums.signing(self.study):
             raise ProtocolError("the round has fewer answers than the quorum.")
         if intake.quarantined or must_wait_for(intake.missing, self.coordinator.tracks, self.study.patience):
             raise ProtocolError("the round cannot be closed without the peers that it lacks.")
-        self._check_votes(closed, keys, needed=quorums.closing(self.study) if intake.missing else 0)
+        self._check_votes(closed, needed=quorums.closing(self.study) if intake.missing else 0)
         record = self.close(closed.asks, intake, payloads, closed.votes)
         if record.closed != closed:
             raise ProtocolError("the round says another thing about missed records than its answers.")
         return record
 
-    def _check_votes(self, closed: ClosedRound, before: Mapping[str, PublicKeys], needed: int) -> None:
-        """Check the votes to close a round that lacks answers: so many peers, in one log.
-
-        Each is signed with a key that its sender had in the round: the one of `before`, or one that replaced it there.
-        """
+    def _check_votes(self, closed: ClosedRound, needed: int) -> None:
+        """Check the votes to close a round that lacks answers: so many peers, in one log."""
         voters, epochs = set(), set()
         for vote in closed.votes:
-            entry = None
-            held = [before[vote.sender]] if vote.sender in before else []
-            held += [change.keys for change in self._new_keys if change.client == vote.sender]
-            for keys in held:
-                with contextlib.suppress(ProtocolError):
-                    entry = entry or read_entry(vote.payload.encode(), keys.signer)
+            entry = self._entry(vote)
             own = (self.study.digest, self.study.run, vote.sender, closed.round, closed.before)
             if (
                 not isinstance(entry, CloseVote)
@@ -331,48 +295,29 @@ class History:
         if not len(voters) == len(closed.votes) == needed or len(epochs) > 1:
             raise ProtocolError(f"closing the round takes the votes of {needed} peers in one log.")
 
-    def _read(self, client: str, payload: bytes) -> PeerAnswer | None:
+    def _entry(self, note: Note) -> AnyEntry | None:
+        """The entry that somebody has signed; None where it is not one of its sender's."""
         try:
-            entry = read_entry(payload, self.tally.keys[client].signer)
-        except ProtocolError:
+            return read_entry(note.payload.encode(), self.keys[note.sender].signer)
+        except (ProtocolError, KeyError):
             return None
-        return entry if isinstance(entry, PeerAnswer) and entry.chain == self.chain else None
 
-    def _offer(self, intake: AnswerIntake, left: dict[str, bytes], but: Collection[str] = ()) -> None:
-        for client in [name for name in left if name not in but]:
-            message = self._read(client, left[client])
-            if message is None or not offer(intake, client, left[client], message):
-                raise ProtocolError(f"the answer of {client} is not one to this round.")
-            del left[client]
+    def _offer(self, intake: AnswerIntake, client: str, payload: bytes) -> bool:
+        """Whether this answer counts."""
+        entry = self._entry(Note(client, payload.decode()))
+        if not isinstance(entry, PeerAnswer) or entry.chain != self.chain:
+            return False
+        return offer(intake, client, payload, entry)
 
     def _follow_note(self, note: Note, intake: AnswerIntake) -> None:
-        payload = note.payload.encode()
-        keys = self.tally.keys.get(note.sender)
-        entry = None if keys is None else read_entry(payload, keys.signer)
+        entry = self._entry(note)
         ours = isinstance(entry, Vote | Restored) and entry.study == self.study.digest and entry.run == self.study.run
         if not isinstance(entry, Vote | Restored) or not ours or entry.sender != note.sender:
             raise ProtocolError("a note of the round is not a vote or a restored ledger of its sender.")
-        if not self.note(entry, payload):
+        if not self.note(entry, note.payload.encode()):
             raise ProtocolError("a note of the round changes nothing.")
         if isinstance(entry, Restored):
             intake.relink(note.sender, entry.link, self.closed + 1)
-        else:
-            self.settle(entry.decision, intake)
-
-    def settle(self, decision: Decision, intake: AnswerIntake | None) -> bool:
-        """Let a decision hold that has its quorum now, for the open round too; whether it changes anything."""
-        if not self.tally.settle(decision):
-            return False
-        if decision.client is not None and decision.keys is not None:
-            self._new_keys.append(NewKey(len(self.notes), decision.client, decision.keys))
-        for client, one in list(self.quarantined.items()):
-            if (client, one.round) in self.tally.readmitted:
-                del self.quarantined[client]
-                if intake is not None:
-                    intake.readmit(client)
-        if intake is not None:
-            intake.replace_signers({client: keys.signer for client, keys in self.tally.keys.items()})
-        return True
 
 
 def offer(intake: AnswerIntake, client: str, payload: bytes, message: PeerAnswer) -> bool:

@@ -1,10 +1,8 @@
 """A peer's folder becomes a running peer; what people do with one that does not run: recover, catch up."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from privatile.client.ledger.file_systems import require_volume
@@ -12,24 +10,20 @@ from privatile.client.randomizer import Coins
 from privatile.client.sources.source import Source
 from privatile.core.text import counted
 from privatile.errors import InputError
-from privatile.federation.coordinator.journal import Journal
 from privatile.federation.operations.join import JoinOptions, prepare_responder
 from privatile.federation.operations.serve import Say, hosted
-from privatile.federation.setup.broker import EmbeddedBroker, reload_broker
-from privatile.federation.setup.folder import Roster
+from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.setup.invitation import check_url
 from privatile.federation.site.folder import Site
-from privatile.records.keys import PublicKeys, same_fingerprint
 from privatile.run.certificates import ends_soon, issue_broker, read_certificate
 from privatile.run.locks import lock_folder
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted, is_finished
 from privatile.run.tables import running_process
 from privatile_leaderless import quorums
-from privatile_leaderless.entries import Decision
 from privatile_leaderless.folder import PeerFolder
 from privatile_leaderless.peer_file import PeerLog
-from privatile_leaderless.roster import PeerInvitation, read_peer_enrolment
+from privatile_leaderless.roster import PeerInvitation
 from privatile_leaderless.service import PeerService
 from privatile_leaderless.votes import VoteBox
 
@@ -71,7 +65,7 @@ def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: Pee
             if rows.how_read:
                 say(rows.how_read)
             if not options.brokers and folder.server() is not None:
-                service.broker = start_server(folder, service.replica.keys, say)
+                service.broker = start_server(folder, say)
                 stack.callback(service.broker.stop)
             study = service.replica.study
             say(f"study       {study.title}, {len(study.clients)} peers, hash {study.digest[:16]}")
@@ -111,22 +105,21 @@ def prepare_peer(
         peer_log.replica(roster.keys),
         responder,
         limits,
-        VoteBox(folder.path / "votes"),
+        VoteBox(folder.vote_file),
         urls=urls,
         restored=join.restored,
         linger=options.linger,
-        on_key=partial(_use_new_keys, folder),
     )
 
 
-def start_server(folder: PeerFolder, keys: Mapping[str, PublicKeys], say: Say) -> EmbeddedBroker:
+def start_server(folder: PeerFolder, say: Say) -> EmbeddedBroker:
     """Start the organization's own server of the cluster, with a new certificate where the old one ends soon."""
     files, settings = folder.broker_files, folder.settings()
     if ends_soon(read_certificate(files.certificate), "the server's certificate"):
         issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, settings.hosts, cluster=True)
         say("certificate issued again: it would have ended within a month")
     before = files.configuration.read_bytes() if files.configuration.exists() else b""
-    folder.write_configuration(Roster(keys, ()))
+    folder.write_configuration()
     servers = folder.peers().servers
     cluster_port = servers[folder.client].cluster_port if len(servers) > 1 else None
     broker = EmbeddedBroker(files, settings, PORT_IN_USE, cluster_port)
@@ -134,13 +127,6 @@ def start_server(folder: PeerFolder, keys: Mapping[str, PublicKeys], say: Say) -
     how = "adopted" if broker.adopted else "started"
     say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
     return broker
-
-
-def _use_new_keys(folder: PeerFolder, keys: Mapping[str, PublicKeys]) -> None:
-    """A quorum has replaced a key: let the own server admit the new one."""
-    if folder.server() is not None:
-        folder.write_configuration(Roster(keys, ()))
-        reload_broker(folder.broker_files)
 
 
 def recover(folder: PeerFolder, epoch: int | None = None) -> int:
@@ -167,7 +153,8 @@ def catch_up(folder: PeerFolder, other: Path) -> str:
         try:
             replica = peer_log.replica(folder.peers().keys)
             before, had_finished = replica.committed, replica.finished
-            peer_log.catch_up(replica, other)
+            with RunStore.frozen(other) as store:
+                peer_log.catch_up(replica, store)
         finally:
             peer_log.close()
     new = counted(replica.committed - before, "round")
@@ -185,46 +172,10 @@ def check_goes_on(folder: PeerFolder) -> None:
             raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
 
 
-def _check_quarantined(folder: PeerFolder, client: str) -> None:
-    """Refuse to readmit a peer that is not in quarantine, as far as this peer has read the log."""
-    if not folder.store_file.exists():
-        return
-    with RunStore.open(folder.store_file, read_only=True) as store:
-        known = Journal(store).quarantined()
-    if client not in known:
-        read = "" if running_process(folder.pid_file) else ", up to where it was stopped: start it, then vote"
-        raise InputError(
-            f"{client} is not in quarantine: there is nothing to vote for. In quarantine: "
-            f"{', '.join(sorted(known)) or 'nobody'} (by what this peer has read of the log{read})."
-        )
-
-
-def vote(
-    folder: PeerFolder, *, readmit: str | None = None, key: Path | None = None, fingerprint: str | None = None
-) -> str:
-    """Put a vote into the box of this peer: to readmit a peer, to take a new key, else to abort."""
+def vote_to_abort(folder: PeerFolder) -> str:
+    """Leave a vote to abort for this peer to publish; says when."""
     check_goes_on(folder)
-    clients = folder.study().clients
-    if readmit is not None:
-        if readmit not in clients:
-            raise InputError(f"the study has no client {readmit!r}. Its clients: {', '.join(clients)}.")
-        _check_quarantined(folder, readmit)
-        decision = Decision("readmit", readmit)
-    elif key is not None:
-        enrolment = read_peer_enrolment(key)
-        if enrolment.study != folder.study().digest or enrolment.client not in clients:
-            raise InputError(f"{key}: this enrolment is for another study, or another version of this one.")
-        if not same_fingerprint(fingerprint or "", enrolment.keys.fingerprint):
-            given = f"; {fingerprint!r} was given: there is no vote" if fingerprint else ""
-            raise InputError(
-                f"{enrolment.client}'s new key has the fingerprint {enrolment.keys.fingerprint}{given}. Have its owner "
-                "read it out to you, and give what you heard with --fingerprint."
-            )
-        decision = Decision("key", enrolment.client, keys=enrolment.keys)
-    else:
-        decision = Decision("abort")
-    VoteBox(folder.path / "votes").put(decision)
-    quorum = quorums.signing(folder.study())
-    running = running_process(folder.pid_file) is not None
+    VoteBox(folder.vote_file).put()
+    study, running = folder.study(), running_process(folder.pid_file) is not None
     when = "The running peer publishes it" if running else "The next `privatile peer run` publishes it"
-    return f"{when}. It holds when {quorum} of {len(clients)} organizations have voted for the same."
+    return f"{when}. It holds when {quorums.signing(study)} of {len(study.clients)} organizations have voted so."

@@ -10,7 +10,7 @@ not this log: nothing is signed, and people are told.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
@@ -22,17 +22,17 @@ from privatile.federation.monitoring import Metrics, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
-from privatile.records.keys import KeyPair, PublicKeys
+from privatile.records.keys import KeyPair
 from privatile_leaderless.chain import payload_digest
 from privatile_leaderless.conduct import Conduct
 from privatile_leaderless.entries import LevelAsk
-from privatile_leaderless.happenings import Happening
 from privatile_leaderless.log_port import LogPort
 from privatile_leaderless.log_requests import LogLost
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
 from privatile_leaderless.roster import PeerRoster
+from privatile_leaderless.standing import Happening
 from privatile_leaderless.votes import VoteBox
 
 log = logging.getLogger("privatile.leaderless")
@@ -45,9 +45,6 @@ TICK = 1.0
 MOST_FAILURES = 5
 """Attempts through a server that replies but does not give the log, before the next one is tried."""
 
-LONG_PAUSE = 60.0
-"""Seconds until the log is read again from its beginning where no round was committed since the last time."""
-
 GOODBYE = 3.0
 """Seconds that a server stays after everybody has signed the end, so that all can read it."""
 
@@ -55,8 +52,7 @@ GOODBYE = 3.0
 ADVICE = {
     "expired": "Its organization issues another by starting its peer again; nothing is lost, this peer keeps trying.",
     "other name": "The name is part of the roster.",
-    "unknown key": "Its server has another roster (`privatile peer admit` shows its fingerprint), or does not know a "
-    "new key yet.",
+    "unknown key": "Its server has another roster (`privatile peer admit` shows its fingerprint).",
 }
 """What to do about a failed connection, by the kind of failure."""
 
@@ -81,8 +77,6 @@ class PeerService:
     restored: bool = False
     linger: float = 60.0
     """Seconds that the server stays after the end for peers that have not signed it yet."""
-    on_key: Callable[[Mapping[str, PublicKeys]], None] = lambda keys: None
-    """Called with all keys when one was replaced: the server must know the new one."""
     backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
 
     def __post_init__(self) -> None:
@@ -106,8 +100,6 @@ class PeerService:
         self._last = self.peer_log.last
         self._signed_off: set[str] = set()
         self._port: LogPort | None = None
-        self._read_again_at: tuple[int, float] | None = None
-        """Committed rounds, and when the log was last read again from its beginning."""
         self._reached = self._was_connected = False
         """Whether the last attempt has reached a server, and whether that has given the log."""
         self._next_tick = self._leaves = 0.0
@@ -229,11 +221,8 @@ class PeerService:
             back = "the log is there; this peer reads it from its first entry"
         while not self._over:
             for entry in await port.entries(until):
-                for one in self._apply(entry):
-                    await self._conduct.heard(port, one)
+                self._apply(entry)
             now = loop.time()
-            if self._read_again(now):
-                raise BrokerError("the log is read again from its first entry.")
             if port.verified and not self._was_connected:
                 self._was_connected = True
                 self._notes.ends("no broker", "broker back", "the log can be read again")
@@ -258,42 +247,14 @@ class PeerService:
             if now >= self._leaves:
                 self._end = "finished"
 
-    def _apply(self, entry: LogEntry) -> tuple[Happening, ...]:
+    def _apply(self, entry: LogEntry) -> None:
         if self.replica.ended:
             self._signed_off.add(entry.sender)
-        keys = dict(self.replica.keys)
         happenings = self.replica.apply(entry.sender, entry.payload)
         self._conduct.seen(entry)
         self._unkept.append(entry)
         self._happenings += self._notes.happened(entry.sender, happenings)
         self._last = (entry.position, payload_digest(entry.payload))
-        self._tell_server(keys)
-        return happenings
-
-    def _tell_server(self, before: Mapping[str, PublicKeys]) -> None:
-        """Let the own server know keys that were replaced: by votes, by rounds that were relayed, by going back."""
-        if self.replica.keys != before:
-            self._keep()
-            self.on_key(self.replica.keys)
-
-    def _read_again(self, now: float) -> bool:
-        """Begin with the log's first entry again where this peer was led astray, and again where it still is later on.
-
-        Not over and over at the same place: `LONG_PAUSE` lies in between.
-        """
-        if not self.replica.astray:
-            return False
-        if self._read_again_at is not None and self._read_again_at > (self.replica.committed, now - LONG_PAUSE):
-            return False
-        self._keep()
-        keys = dict(self.replica.keys)
-        self.replica = self.peer_log.read_again(self.roster.keys)
-        self._read_again_at = (self.replica.committed, now)
-        self._conduct.follow(self.replica)
-        self._notes.follow(self.replica)
-        self._last = None
-        self._tell_server(keys)
-        return True
 
     def _tick(self, port: LogPort) -> None:
         self._keep()

@@ -95,11 +95,10 @@ class Peers:
     async def servers(self) -> AsyncIterator[dict[str, EmbeddedBroker]]:
         """The cluster, in processes of its own."""
         found = {name: one for name, one in self.folders.items() if one.server() is not None}
-        keys = next(iter(found.values())).peers().keys
         started: dict[str, EmbeddedBroker] = {}
         try:
             for name, folder in found.items():
-                started[name] = await asyncio.to_thread(start_server, folder, keys, lambda line: None)
+                started[name] = await asyncio.to_thread(start_server, folder, lambda line: None)
             yield started
         finally:
             for server in started.values():

@@ -181,6 +181,9 @@ OTHER_NAMES = {
 
 REMOVED = {
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
+    "peer vote --readmit": "No round closes any more. Vote to abort, then begin a new run without that organization.",
+    "peer vote --key": "A key stays for the whole run. Vote to abort, then begin a new run.",
+    "peer enroll --new-key": "A key stays for the whole run. Vote to abort, then begin a new run.",
 }
 """Command, or command and option, as it was typed -> what replaces it. An option stands for its keyword and its field
 in a TOML file, too. `docs/upgrades.md` shows this table."""
