@@ -27,8 +27,9 @@ import privatile
 from privatile import __version__
 from privatile.cli import main as command
 from privatile.errors import PrivatileError
-from privatile.report.survey_pages import LANGUAGES, SurveyPages
+from privatile.report.survey_pages import SurveyPages
 from privatile.report.view import read_results
+from privatile.survey.page import LANGUAGES
 from tests.golden import stored, wrong
 from tests.golden.make import pretty
 

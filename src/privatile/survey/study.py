@@ -30,6 +30,7 @@ from privatile.estimator.clients import ROUNDED, UNITY, shares
 from privatile.estimator.open_ended import SHORTEST, answers_before_interval, seconds_of
 from privatile.estimator.settings import parse_values
 from privatile.laws.critical import checked_level
+from privatile.run.rounds import ROUND_LENGTH
 from privatile.run.web import is_loopback
 
 CODE = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
@@ -336,7 +337,7 @@ REMARKS = {
     "level": "  # 0.5 is the median",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
     "values": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
-    "round_answers": "  # answers after which a round ends (0: 25, later a fiftieth of all so far), …",
+    "round_answers": f"  # answers after which a round ends (0: {ROUND_LENGTH}), …",
     "round_seconds": "  # … or seconds, once somebody has answered; 0: only the number counts",
     "grace": "  # seconds that a round waits for answers that are under way",
     "end_date": "  # the survey ends at this date, …",
