@@ -28,7 +28,7 @@ from privatile import __version__
 from privatile.cli import main as command
 from privatile.errors import PrivatileError
 from privatile.report.survey_pages import SurveyPages
-from privatile.report.view import read_results
+from privatile.run.view import RunView
 from privatile.survey.page import LANGUAGES
 from tests.golden import stored, wrong
 from tests.golden.make import pretty
@@ -183,7 +183,7 @@ def page_texts() -> str:
             assert done.exit_code == 0, done.output
             page = words_of((folder / "page.html").read_text(encoding="utf-8"))
             parts.append(f"{line(('report', source, '-o', 'page.html'))}\n{page}\n")
-        parts += [f"HTML of run.db\n{words_of(read_results('run.db')[0].to_html())}\n"]
+        parts += [f"HTML of run.db\n{words_of(RunView.read('run.db').all_results()[0].to_html())}\n"]
         facts, pages = json.loads(called("survey", "status", "survey", "--json").stdout), SurveyPages()
         parts += [f"survey, {name}\n{words_of(pages.live(facts, name))}\n" for name in LANGUAGES]
         parts += [f"survey, organiser\n{words_of(pages.organiser(facts))}\n"]
@@ -230,7 +230,7 @@ def sentences() -> str:
                 parts = node.values if isinstance(node, ast.JoinedStr) else [node]
                 texts = (part.value if isinstance(part, ast.Constant) else "{}" for part in parts)
                 found.add(" ".join("".join(text for text in texts if isinstance(text, str)).split()))
-    for path in SOURCES.rglob("*messages/*.json"):
+    for path in (*SOURCES.rglob("messages/*.json"), *SOURCES.rglob("words/*.json")):
         found.update(json.loads(path.read_text(encoding="utf-8")).values())
     for path in SOURCES.rglob("*.toml"):
         told = strings(tomllib.loads(path.read_text(encoding="utf-8")))
