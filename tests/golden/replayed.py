@@ -21,7 +21,8 @@ from privatile.run.coordinator import Track
 from privatile.run.periods import with_times
 
 Told = Mapping[str, Any]
-OPTIONS = ("rounds", "values", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+AS_TOLD = ("rounds", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+OPTIONS = {"values": "value_kind"} | {name: name for name in AS_TOLD}
 
 
 class Asked(NamedTuple):
@@ -76,7 +77,7 @@ class Replayed:
             local_level="own" if told.get("own_levels") else "global",
             weighting="given",
             simulated=True,
-            **{name: told[name] for name in OPTIONS if name in told},
+            **{OPTIONS[name]: told[name] for name in OPTIONS if name in told},
         )
         self._levels = [Track(self._spec, index) for index in range(len(self._spec.levels))]
         self.open_ended = open_ended

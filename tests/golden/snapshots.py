@@ -102,11 +102,11 @@ def help_texts() -> str:
 
 ASK = ("--value", "pay", "--client", "region", "--epsilon", 2, "--range", 0, 100, "--rounds", 30)
 SAVED = ("estimate", "data.csv", *ASK, "--person", "who", "--ledger", "ledger.db", "--save", "run.db", "--yes")
-PLAN = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3")
+PLAN = ("plan", "--q", 0.8, "--add-client", "north=20000,1,1", "--add-client", "south=5000,2,3")
 TOLD: tuple[tuple[object, ...], ...] = (
     SAVED,
     ("report", "going.db"),
-    ("report", "going.db", "--values", "whole"),
+    ("report", "going.db", "--value-kind", "whole"),
     ("report", "levels.db"),
     ("report", "groups"),
     ("report", "groups", "--simultaneous"),

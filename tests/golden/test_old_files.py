@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
-from privatile.errors import PrivatileError
+from privatile.errors import PrivatileError, StoreError
 from privatile.federation.operations.folders import open_folder
 from privatile.federation.record import read_record, verify_record
+from privatile.federation.record.verify import Checks
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.report.groups import read_groups
 from privatile.report.view import read_results, read_view
@@ -43,26 +44,34 @@ def said(*words: object) -> str:
     return done.output
 
 
+def checked(verified: Checks) -> bool:
+    if verified.failed:
+        raise StoreError("\n".join(verified.failed))
+    return True
+
+
 OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
     "ledger": ("ledger.db", ledger),
     "a site's ledger": ("federation/north/ledger.db", ledger),
-    "run": ("run.db", lambda path: read_results(path)[0].records == 900),
-    "run with levels": ("levels.db", lambda path: len(read_results(path)) == 2),
-    "run that goes on": ("going.db", lambda path: read_view(path).done == 25),
-    "record": ("record.json", lambda path: not verify_record(read_record(path)).failed),
-    "peers' record": ("peers-record.json", lambda path: not verify_record(read_record(path)).failed),
-    "survey's record": ("survey-record.json", lambda path: not verify_survey_record(read_record(path)).failed),
-    "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest),
-    "study of peers": ("peers/north", lambda path: open_folder(path).study().digest),
-    "invitation": ("federation/organizer/invitations/north.json", lambda path: read_invitation(path).client == "north"),
     "enrolment": ("federation/north/north.enrolment.json", lambda path: read_enrolment(path).keys.fingerprint),
-    "survey": ("survey", survey),
     "experiment": ("store.db", lambda path: "1 of 1 cells" in said("simulate", "show", path)),
 }
 
+COMMIT = "Commit d3633e0a of privatile reads earlier formats"
+RENAMED = "values is gone. Use value_kind"
 
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "groups": ("groups", read_groups, "Read it with the one that wrote it"),
+    "run": ("run.db", read_results, COMMIT),
+    "run with levels": ("levels.db", read_results, COMMIT),
+    "run that goes on": ("going.db", read_view, COMMIT),
+    "record": ("record.json", lambda path: checked(verify_record(read_record(path))), RENAMED),
+    "peers' record": ("peers-record.json", lambda path: checked(verify_record(read_record(path))), RENAMED),
+    "survey's record": ("survey-record.json", lambda path: checked(verify_survey_record(read_record(path))), RENAMED),
+    "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest, RENAMED),
+    "study of peers": ("peers/north", lambda path: open_folder(path).study().digest, RENAMED),
+    "invitation": ("federation/organizer/invitations/north.json", read_invitation, RENAMED),
+    "survey": ("survey", survey, RENAMED),
 }
 """Formats that have changed since."""
 
@@ -80,7 +89,7 @@ def test_every_stored_file_is_opened(folder: Path, name: str) -> None:
     assert opened(folder / place)
 
 
-@pytest.mark.parametrize("name", ["ledger", "run", "record"])
+@pytest.mark.parametrize("name", ["ledger", "enrolment"])
 def test_a_file_that_was_changed_is_not(folder: Path, tmp_path: Path, name: str) -> None:
     """The negative control."""
     place, opened = OPENED[name]

@@ -211,7 +211,7 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
 
 
 def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", values="whole"))
+    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole"))
     page = run_page(view)
     options = Reader(page).facts["options"]
     assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
@@ -256,7 +256,7 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
 def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     tmp_path: Path, values: str, condition: str, said: str
 ) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", values=values))
+    view = read_view(long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values))
     page = run_page(view)
     shown = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
     assert [words.startswith(condition) for words in shown] == [True]
@@ -340,9 +340,9 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
 
 @pytest.mark.parametrize(
     ("report", "later"),
-    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"values": "step=5"}, True)],
+    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"value_kind": "step=5"}, True)],
 )
 def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, str], later: bool) -> None:
-    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", values="any")
+    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", value_kind="any")
     view = read_view(path, **report)
     assert ("Chosen after the answers had come" in run_page(view)) == later

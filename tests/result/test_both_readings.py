@@ -163,15 +163,15 @@ def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path:
     asked = run(AGES, save=saved)
     run(AGES, save=stopped, until_width=20.0)
     with RunStore.open(stopped, read_only=True) as store:
-        assert store.spec.with_report(values="whole").values == "whole"
+        assert store.spec.with_report(value_kind="whole").value_kind == "whole"
         with pytest.raises(InputError, match="its interval decided where it stopped"):
             store.spec.with_report(interval="smooth")
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(main, ["report", str(saved), "--values", "whole", "-o", str(page)])
+    done = CliRunner().invoke(main, ["report", str(saved), "--value-kind", "whole", "-o", str(page)])
     assert done.exit_code == 0, done.output
     whole = run(AGES, "whole")
     assert whole.sentence.partition(";")[0].removeprefix(asked.estimand) in page.read_text()
-    done = CliRunner().invoke(main, ["report", str(saved), "--values", "halves", "-o", str(page)])
+    done = CliRunner().invoke(main, ["report", str(saved), "--value-kind", "halves", "-o", str(page)])
     assert done.exit_code == 2
     assert "values must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
 
@@ -210,7 +210,7 @@ def test_answers_that_contradict_each_other_are_named(low: float, high: float) -
 
 def test_the_estimate_is_one_of_the_values_left() -> None:
     data = np.random.default_rng(5).integers(20, 70, 20_000).astype(float)
-    found = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", values="whole", simulate=True, rng=3)
+    found = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", value_kind="whole", simulate=True, rng=3)
     assert found.grid_values is not None
     assert found.estimate in found.grid_values
     raw = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)

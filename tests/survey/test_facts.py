@@ -24,7 +24,7 @@ def test_the_final_interval_is_the_one_for_the_end_that_was_fixed(tmp_path: Path
     """The same answers, with an end that was fixed beforehand and without one."""
 
     def shown(name: str, **changes: Any) -> dict[str, Any]:
-        study = make_study(strata={"all": PEOPLE}, epsilon=4.0, values=values, **changes)
+        study = make_study(strata={"all": PEOPLE}, epsilon=4.0, value_kind=values, **changes)
         run, rng = SurveyRun.open(tmp_path / name, study), np.random.default_rng(7)
         for number in range(PEOPLE // LENGTH):
             query, truths = run.question(), rng.random(LENGTH) < 0.5 * (1.0 + study.mechanism.truth_rate)
@@ -45,7 +45,7 @@ def test_the_final_interval_is_the_one_for_the_end_that_was_fixed(tmp_path: Path
 
 def few_hours(path: Path, values: str) -> tuple[QuantileResult, dict[str, Any]]:
     """A survey of hours a week with 400 answers, which bound the median from above alone."""
-    study = make_study(strata={"all": 600}, epsilon=2.0, range=[0, 80], unit="hours", values=values)
+    study = make_study(strata={"all": 600}, epsilon=2.0, range=[0, 80], unit="hours", value_kind=values)
     run, rng, length = SurveyRun.open(path, study), np.random.default_rng(3), 25
     for number in range(400 // length):
         query, truths = run.question(), rng.random(length) < 0.5 * (1.0 + study.mechanism.truth_rate)

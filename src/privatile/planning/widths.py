@@ -191,7 +191,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
         size = wide(width.width)
     size = f"would be about {size}, from the {low:.4f} to the {high:.4f} quantile"
     if width.method == "smooth":
-        return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {size}."
+        return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--value-kind continuous), the {percent} interval {size}."
     name = f"self-normalised {percent}" if width.method == "self-normalized" else percent
     return f"The {name} interval{holds} {size}."
 

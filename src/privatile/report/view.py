@@ -526,11 +526,13 @@ class RunRecord:
         asked, now = self._asked, self.spec
         changes = [
             f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
-            for name in ("values", "interval")
+            for name in ("value_kind", "interval")
             if getattr(asked, name) != getattr(now, name)
         ]
         # Without a declaration the any-shape interval stands first anyway.
-        same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
+        same = (
+            now.interval == "any-shape" and asked.interval == "default" and asked.value_kind == now.value_kind == "any"
+        )
         if result is None or not changes or same:
             return result
         text = (

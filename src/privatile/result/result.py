@@ -122,7 +122,7 @@ class QuantileResult:
     """The other reading of the same answers; none where there is none, or the answers contradict it."""
     contradiction: str = ""
     """In words, what in the answers contradicts a smooth distribution or the declared grid; else empty."""
-    values: str = "any"
+    value_kind: str = "any"
     """What was declared about the values."""
     grid_values: tuple[float, ...] | None = None
     """Where a grid was declared: the values of it that the interval leaves; none where they are too many."""
@@ -230,14 +230,16 @@ class QuantileResult:
         """The first and the last value that a declared grid leaves of an interval; none without a grid."""
         if not self.grid_values or not (interval == self.confidence_interval or self.valid_at_every_look):
             return None
-        grid = Grid(parse_values(self.values).step or 1.0)
+        grid = Grid(parse_values(self.value_kind).step or 1.0)
         low, high = grid.ends(*grid.inside(*interval, self.scale.low, self.scale.high))
         return ConfidenceInterval(low, high) if math.isfinite(high - low) else None
 
     @property
     def condition_shown(self) -> str:
         """When the interval holds as it is shown: where a grid leaves a few values, if it is the right one."""
-        return f"if every value is {parse_values(self.values).grid_in_words}" if self.grid_values else self.condition
+        return (
+            f"if every value is {parse_values(self.value_kind).grid_in_words}" if self.grid_values else self.condition
+        )
 
     @property
     def undeclared(self) -> str:

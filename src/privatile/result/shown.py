@@ -493,7 +493,7 @@ def _reading_rows(result: "QuantileResult", percent: str) -> list[Row]:
         Row("condition", "it holds", result.condition, result.condition),
         Row("other_interval", f"other {percent} interval", facts, shown),
         Row("contradiction", "beside it", result.contradiction, result.contradiction),
-        Row("values", "values declared", result.values, result.values),
+        Row("value_kind", "values declared", result.value_kind, result.value_kind),
     ]
 
 
@@ -514,12 +514,12 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
         "grid_values": not result.grid_values,
         "other_interval": result.other is None,
         "contradiction": not result.contradiction,
-        "values": result.values == "any",
+        "value_kind": result.value_kind == "any",
         "anytime_interval": result.valid_at_every_look,
     }
     hidden |= {key for key, nothing in empty.items() if nothing}
     hidden |= {row.key for row in result.diagnostics if row.value is None}
-    if parse_values(result.values).step is not None and not result.method.startswith("smooth"):
+    if parse_values(result.value_kind).step is not None and not result.method.startswith("smooth"):
         hidden |= OF_THE_CURVE
     return [row for row in rows_of(result) if row.key not in hidden]
 

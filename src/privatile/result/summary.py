@@ -108,7 +108,7 @@ def both_readings(
         )
         caveats.append(Caveat("contradiction", text))
     if any_shape:
-        values, off_grid = grid_values(settings.values, interval, scale)
+        values, off_grid = grid_values(settings.value_kind, interval, scale)
         if off_grid:
             contradiction = off_grid
             caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
@@ -135,7 +135,7 @@ def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
     answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
     time, and says nothing against the weeks, each of which has its own.
     """
-    return result.located and (moved or not result.contradiction) and parse_values(result.values).may_be_smooth
+    return result.located and (moved or not result.contradiction) and parse_values(result.value_kind).may_be_smooth
 
 
 def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
@@ -305,7 +305,7 @@ def _with_ends(
         return result
     low, high = interval
     inside = min(max(result.estimate, low), high)
-    values, off_grid = grid_values(result.values, interval, result.scale) if result.grid_values else (None, "")
+    values, off_grid = grid_values(result.value_kind, interval, result.scale) if result.grid_values else (None, "")
     # Ends may come from another level.
     whence = Row(
         "order",
@@ -472,7 +472,7 @@ def summarize(
         condition=both.condition,
         other=both.other,
         contradiction=both.contradiction,
-        values=settings.values,
+        value_kind=settings.value_kind,
         grid_values=both.grid_values,
         missing=settings.missing,
         column=settings.value,

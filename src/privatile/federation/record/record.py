@@ -88,7 +88,7 @@ WORDS = (
 )  # fmt: skip
 SETTINGS = (
     "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
-    "values", "column", "range", "scale", "simultaneous",
+    "value_kind", "column", "range", "scale", "simultaneous",
 )  # fmt: skip
 CLIENT_SETTINGS = ("name", "records", "asked", "epsilon", "truth_rate", "weight", "level")
 IN_UNITS = ("estimate", "confidence_interval", "anytime_interval")

@@ -241,7 +241,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
         "values_left": grid_text(result.grid_values) if declared and result.located else "",
         "undeclared": result.undeclared if declared else "",
-        "declared": parse_values(result.values).grid_in_words,
+        "declared": parse_values(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
