@@ -32,7 +32,6 @@ from privatile.core.messages import Answer, Question
 from privatile.federation import wire as subjects
 from privatile.federation import wire as wire
 from privatile.federation.connection import Msg, connected
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.join import JoinOptions, prepare_client
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, Roster, initialize, new_identity
@@ -42,6 +41,7 @@ from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 

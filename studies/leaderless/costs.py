@@ -23,10 +23,10 @@ from nats.js.api import DeliverPolicy, StreamConfig
 from privatile_leaderless.replica import Replica
 
 from privatile.core.messages import Answer
-from privatile.federation.keys import KeyPair, verify
 from privatile.federation.setup.broker import find_binary, free_port
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import AnswerMessage, Link, Signed, question_digest
+from privatile.records.keys import KeyPair, verify
 
 SERVERS, MESSAGES, READERS = 3, 2000, 5
 

@@ -130,6 +130,8 @@ def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
     assert (whole.run, whole.confidence_interval) == (first.run, first.confidence_interval)
     assert whole.grid_values is not None
     assert 0.0 in whole.grid_values
+    chosen = [{caveat.code for caveat in one.caveats} >= {"chosen-later"} for one in (first, second, whole)]
+    assert chosen == [False, False, True]
     smooth = privatile.estimate(data, interval="smooth", **options)
     assert first.other is not None
     assert (smooth.run, smooth.confidence_interval) == (first.run, first.other.interval)

@@ -16,10 +16,10 @@ from privatile.api.local_run import prepare
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.report.groups import figure_of, page_of
+from privatile.result.caveats import Caveat
 from privatile.result.compare import compare, compare_all
 from privatile.result.document import frame
 from privatile.result.groups import GroupOutcome, GroupResults
-from privatile.result.result import Caveat
 from tests.api.test_only import options, table
 from tests.cli.test_estimate import here
 from tests.cli.test_result_json import VALIDATOR

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main
-from privatile.result.severity import SEVERITIES
+from privatile.result.caveats import CAVEATS
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "result.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -104,7 +104,7 @@ def test_the_schema_refuses_what_it_does_not_describe(home: Path) -> None:
     ):
         with pytest.raises(jsonschema.ValidationError):
             VALIDATOR.validate(broken)
-    assert SCHEMA["$defs"]["caveat"]["properties"]["code"]["enum"] == list(SEVERITIES)
+    assert SCHEMA["$defs"]["caveat"]["properties"]["code"]["enum"] == list(CAVEATS)
 
 
 def test_report_prints_the_text_of_a_saved_run(home: Path) -> None:
@@ -146,5 +146,5 @@ def test_the_documentation_names_every_caveat_with_its_severity() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tasks" / "results.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
     told = {code: severity.strip() for codes, severity in rows for code in re.findall(r"`([\w-]+)`", codes)}
-    assert {code: told.get(code) for code in SEVERITIES} == SEVERITIES
-    assert set(told) - set(SEVERITIES) == {"unreliable", "act", "note", "standing"}  # the table of severities
+    assert {code: told.get(code) for code in CAVEATS} == {code: kind.severity for code, kind in CAVEATS.items()}
+    assert set(told) - set(CAVEATS) == {"unreliable", "act", "note", "standing"}  # the table of severities

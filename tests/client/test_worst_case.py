@@ -406,6 +406,17 @@ def test_data_sets_that_share_a_digest_are_never_taken_out() -> None:
         run(ledger, "bonus")
 
 
+@pytest.mark.parametrize("again", [{"split": True}, {"person": True}])
+@pytest.mark.parametrize("first", [{}, {"split": True}, {"person": True}])
+def test_the_word_does_not_hide_the_same_records_from_the_next_run(first: Any, again: Any) -> None:
+    """Before, a data set of new people was left out until the other one was entered: its records spent 2 of 1."""
+    ledger = Ledger.in_memory()
+    run(ledger, "wage", **first, new_people=True, max_epsilon=1.0)
+    with pytest.raises(AlreadyAnswered):
+        run(ledger, "wage", **({} if first == again else again))
+    run(ledger, "bonus")  # the control: the word still holds for other records
+
+
 def test_the_word_about_an_earlier_data_set_is_heard() -> None:
     ledger = Ledger.in_memory()
     run(ledger, "wage", max_epsilon=1.0)

@@ -18,7 +18,6 @@ from privatile.client.randomizer import Coins
 from privatile.client.sources.databases import open_source
 from privatile.federation.connection import Backoff
 from privatile.federation.coordinator.service import Control, CoordinatorService
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.join import JoinOptions, prepare_client
 from privatile.federation.operations.serve import OpenRun, open_run, roster_signers
 from privatile.federation.record import countersign
@@ -29,6 +28,7 @@ from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.records.keys import KeyPair
 
 REPOSITORY = Path(__file__).parents[2]
 

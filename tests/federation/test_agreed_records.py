@@ -15,14 +15,14 @@ from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.estimator.schedule import Mode
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.check import check
 from privatile.federation.setup.folder import Directory
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import check_questions
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.study import Arrivals, ClientAgreement, FederationStudy
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import make_authority
 from tests.federation.kit import make_study
 
 VALUES = np.random.default_rng(3).normal(50.0, 10.0, 5000)

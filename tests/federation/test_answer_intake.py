@@ -11,8 +11,8 @@ import pytest
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.keys import KeyPair, verify
 from privatile.federation.wire import AnswerMessage, Hello, Link, question_digest
+from privatile.records.keys import KeyPair, verify
 
 STUDY = "ab" * 32
 KEY = KeyPair.generate()

@@ -224,7 +224,7 @@ def test_store_of_another_study_and_study_edited_in_mid_run(tmp_path: Path) -> N
 def test_an_expired_certificate_is_reported_before_anything_starts(tmp_path: Path) -> None:
     import datetime
 
-    from privatile.federation.setup.certificates import issue_broker
+    from privatile.run.certificates import issue_broker
 
     federation = Federation(tmp_path, make_study(1))
     directory, files = federation.directory, federation.directory.broker_files

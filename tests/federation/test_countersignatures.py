@@ -15,13 +15,13 @@ import pytest
 from privatile.client.ledger.account import SpendingRules
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.databases import open_source
-from privatile.federation.keys import KeyPair
 from privatile.federation.record import CountersignRefused, countersign, release, verify_record
 from privatile.federation.record.countersignature import Statement, body_digest, named_rounds, statement_lines
 from privatile.federation.record.record import sign
 from privatile.federation.setup.folder import Directory, RevokedKey, Roster
 from privatile.federation.site.responder import open_responder
 from privatile.federation.study import ClientAgreement
+from privatile.records.keys import KeyPair
 from privatile.result.summary import unfinished
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore

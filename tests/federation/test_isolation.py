@@ -17,9 +17,9 @@ import pytest
 from privatile.errors import BrokerError
 from privatile.federation import wire
 from privatile.federation.connection import Connection, CoordinatorPort, Msg, connected
-from privatile.federation.keys import KeyPair
 from privatile.federation.setup.permissions import CLIENT_LIMITS, client_permissions, coordinator_permissions
 from privatile.federation.wire import Hello, Link
+from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.status import run_results
 from privatile.federation.record import canonical, read_record, release, verify_record, write_record
 from privatile.federation.site.limits import check_questions
@@ -30,6 +29,7 @@ from privatile.federation.wire import (
     Link,
     read_message,
 )
+from privatile.records.keys import KeyPair
 from tests.federation.kit import Federation, make_study
 
 LEVELS = (0.1, 0.5, 0.9)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.record import (
     canonical,
     read_record,
@@ -26,7 +25,8 @@ from privatile.federation.record import (
 )
 from privatile.federation.record.countersignature import countersign
 from privatile.federation.record.record import SOFTWARE
-from privatile.result.caveats import CENTRAL, unweighted
+from privatile.records.keys import KeyPair
+from privatile.result.caveats import caveat, unweighted
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.run.tables import hash_sources
@@ -161,7 +161,7 @@ def test_words_of_another_version_are_shown_not_failed(finished: Federation, sof
     told = [text for text in checked.not_checked if named in text]
     assert [text.rpartition(": ")[2] for text in told] == ["caveats, estimand"]
     added = [text for text in checked.not_checked if "that the record lacks and this program adds" in text]
-    assert [text.rpartition("adds: ")[2] for text in added] == [CENTRAL.text, unweighted().text]
+    assert [text.rpartition("adds: ")[2] for text in added] == [caveat("central").text, unweighted().text]
     assert any(record["body"]["results"][0]["estimand"] in text for text in checked.not_checked)
 
 

@@ -21,9 +21,9 @@ from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, question_digest
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import issue_broker, make_authority
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.setup.invitation import Enrolment, read_enrolment
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
+from privatile.records.keys import KeyPair
 from tests.federation.kit import make_study
 from tests.federation.mutations import DROPPED, with_value
 

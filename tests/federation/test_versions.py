@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from privatile.errors import ProtocolError
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.status import read_status
 from privatile.federation.wire import LARGEST_ASK, OTHER_PROGRAM, read_message
+from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
 from tests.federation.test_alarms import NOWHERE, hello
 from tests.federation.test_journal import Table

@@ -17,12 +17,12 @@ from privatile.client.sources.databases import open_source
 from privatile.core.decoding import BrokenRules
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, DataError, InputError, SiteRefusal
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.responder import SiteResponder, given_answers, open_responder
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, name_in_ledger, study_toml
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import make_authority
 from tests.federation.kit import make_study
 
 

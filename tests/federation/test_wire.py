@@ -17,8 +17,8 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation import wire as wire
 from privatile.federation.connection import Msg, connected
-from privatile.federation.keys import KeyPair, verify
 from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
+from privatile.records.keys import KeyPair, verify
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 

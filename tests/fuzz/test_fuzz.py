@@ -36,7 +36,6 @@ from privatile.core.messages import Answer, Question
 from privatile.errors import PrivatileError
 from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import KeyPair
 from privatile.federation.record import read_record, release, verify_record, write_record
 from privatile.federation.record.countersignature import body_digest
 from privatile.federation.record.record import sign
@@ -55,6 +54,7 @@ from privatile.federation.wire import (
     read_message,
 )
 from privatile.planning.options import Options, read_options
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.simulation.experiment import read_experiment

@@ -16,9 +16,8 @@ from privatile.estimator.open_ended import End
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
-from privatile.result.summary import rearranged, summarize
+from privatile.result.summary import LevelFacts, make_results
 from privatile.run.coordinator import Track
-from privatile.run.periods import with_times
 
 Told = Mapping[str, Any]
 AS_TOLD = ("rounds", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
@@ -130,13 +129,12 @@ class Replayed:
             for result in self._results()
         ]
 
-    def _results(self) -> tuple[QuantileResult, ...]:
-        found = []
+    def _results(self) -> tuple[Any, ...]:
+        levels = []
         for level in self._levels:
-            plan, state, path = level.plan, level.state, level.trajectory
-            result = summarize(self._spec, plan, state, path, "run", at_fixed_end=level.at_fixed_end)
-            found.append(with_times(result, plan, state, path, [3600.0 * number for number in range(state.round)]))
-        return rearranged(found)
+            times = [3600.0 * number for number in range(level.state.round)]
+            levels.append(LevelFacts(level.plan, level.state, level.trajectory, level.at_fixed_end, times=times))
+        return make_results(self._spec, levels, run="run")
 
     def _ends(self, result: QuantileResult) -> dict[str, Any]:
         other, anytime = result.other, result.anytime

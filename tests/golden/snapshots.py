@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ CHANGES = (
     (r"\(build [0-9a-f]{12}\)", "(build)"),
     (r"run-[0-9a-f]{16}", "(run)"),
     (r"/\S*/(?=snapshots-here/)", "/"),
+    (r"within (1e-09|0\.001) standard errors", "within (a tolerance)"),  # the second in a file of another build
 )
 """What differs between versions, machines or days, and what stands for it."""
 
@@ -229,6 +231,9 @@ def sentences() -> str:
                 found.add(" ".join("".join(text for text in texts if isinstance(text, str)).split()))
     for path in SOURCES.rglob("*messages/*.json"):
         found.update(json.loads(path.read_text(encoding="utf-8")).values())
+    for path in SOURCES.rglob("*.toml"):
+        told = strings(tomllib.loads(path.read_text(encoding="utf-8")))
+        found.update(re.sub(r"\{[^}]*\}", "{}", text) for text in told)
     for path in (*SOURCES.rglob("*.html"), *SOURCES.rglob("*.j2")):
         text = re.sub(r"(?s)\{%.*?%\}|\{#.*?#\}", "\n", path.read_text(encoding="utf-8"))
         found.update(words_of(re.sub(r"(?s)\{\{.*?\}\}", "{}", text)).splitlines())
@@ -236,6 +241,15 @@ def sentences() -> str:
         found.update(" ".join(text.split()) for text in JS_TEXT.findall(path.read_text(encoding="utf-8")))
     said = (text for text in sorted(found) if len(re.findall(r"\w{2,}", text)) > 2 and not NO_WORDS.match(text))
     return "".join(f"{text}\n" for text in said)
+
+
+def strings(plain: Any) -> Iterator[str]:
+    """All texts of a table, the names of its keys not."""
+    if isinstance(plain, dict):
+        for value in plain.values():
+            yield from strings(value)
+    elif isinstance(plain, str):
+        yield plain
 
 
 NO_WORDS = re.compile(r"(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|PRAGMA|ALTER) |[\w.{}/-]*$|\(\[")

@@ -8,7 +8,7 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.inference.inference import Inference, from_ends, hull, simultaneous
-from privatile.result.diagnostics import two_digits
+from privatile.result.caveats import rounded_text
 from privatile.result.result import QuantileResult
 
 
@@ -62,7 +62,7 @@ def test_advice_can_be_followed() -> None:
     large = estimate(normal(60, 10, 2_000, 1), q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=1)
     assert "ε near 1.2" in next(caveat.text for caveat in large.caveats if caveat.code == "support")
     assert "design auto" not in small.to_text()
-    assert two_digits(940.0) == "940"
+    assert rounded_text(940.0) == "940"
 
 
 def crossed() -> Iterator[QuantileResult]:

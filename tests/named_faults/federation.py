@@ -337,7 +337,7 @@ def an_aborted_run_goes_on(seams: Seams) -> None:
 
 @fault("tests/federation/test_answer_intake.py::test_what_does_not_count")
 def a_signature_is_not_checked(seams: Seams) -> None:
-    seams.change("privatile.federation.keys:verify", lambda *_: True)
+    seams.change("privatile.records.keys:verify", lambda *_: True)
 
 
 @fault("tests/federation/test_wire.py::test_nothing_is_done_with_a_message_that_is_too_large")
@@ -511,8 +511,8 @@ def a_secret_can_be_read_by_others(seams: Seams) -> None:
 
         return write_private
 
-    seams.replace("privatile.federation.keys:write_private", make)
-    seams.replace("privatile.federation.keys:broken_mode", lambda original, hit: lambda path: [])
+    seams.replace("privatile.run.files:write_private", make)
+    seams.replace("privatile.run.files:broken_mode", lambda original, hit: lambda path: [])
 
 
 @fault("tests/federation/test_lock.py::test_a_file_that_was_removed_while_it_was_opened_is_no_lock")

@@ -335,7 +335,7 @@ def the_most_important_caveat_is_lost(seams: Seams) -> None:
 
         return most_important_first
 
-    seams.replace("privatile.result.severity:most_important_first", make)
+    seams.replace("privatile.result.caveats:most_important_first", make)
 
 
 @fault("tests/result/test_rounding.py::test_ends_are_rounded_outward_and_stay_in_the_range")

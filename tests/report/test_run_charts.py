@@ -12,7 +12,7 @@ import pytest
 from privatile.report.charts import trajectory_chart
 from privatile.report.run_page import run_page
 from privatile.report.view import RunView, ThinPath, read_view
-from privatile.result.result import Caveat
+from privatile.result.caveats import Caveat
 from privatile.result.shown import grid_text
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore

@@ -11,12 +11,14 @@ from privatile.federation.operations.status import beside
 from privatile.planning.options import Options
 from privatile.planning.preview import GroupPreview, GroupWidth, preview
 from privatile.report.groups import page_of
-from privatile.result.caveats import CENTRAL, half_open, said_once
+from privatile.result.caveats import Caveat, caveat, open_on_one_side, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Results
+from privatile.result.result import ConfidenceInterval, QuantileResult, Results
 from privatile.result.shown import SMOOTH, p_value_text
 from tests.result.test_both_readings import AGES, run
+
+HALF_OPEN = open_on_one_side("half-open", at_low=True)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
     """ "11.7 or less" of whole days is "11 or less"; undeclared it stays as it is."""
     few = replace(
         ages,
-        caveats=(half_open("lower"),),
+        caveats=(HALF_OPEN,),
         confidence_interval=ConfidenceInterval(0.0, 11.7),
         grid_values=tuple(map(float, range(12))),
     )
@@ -92,9 +94,9 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
     assert beside.headline == "11 or less"
     assert "lies between 0 and 11" in beside.sentence
     assert beside.sentence.endswith("with 95% confidence, if every value is a whole number.")
-    said = said_once([half_open("lower")], [Caveat("range", ""), CENTRAL])
+    said = said_once([HALF_OPEN], [Caveat("range", ""), caveat("central")])
     assert [caveat.code for caveat in said] == ["range", "central"]
-    assert said_once([half_open("lower")], [CENTRAL]) == (half_open("lower"), CENTRAL)
+    assert said_once([HALF_OPEN], [caveat("central")]) == (HALF_OPEN, caveat("central"))
     assert replace(few, value_kind="any", grid_values=None).headline.startswith("11.")
 
 
@@ -149,7 +151,7 @@ def test_an_interval_without_0_is_not_shown_from_0(ages: QuantileResult) -> None
 
 def test_an_estimate_that_was_not_located_is_no_number_for_programs(ages: QuantileResult) -> None:
     assert ages.facts()["estimate"] == ages.estimate
-    lost = replace(ages, caveats=(half_open("upper"),))
+    lost = replace(ages, caveats=(open_on_one_side("half-open", at_low=False),))
     facts = lost.facts()
     assert (facts["estimate"], facts["reliable"]) == (None, False)
     assert facts["confidence_interval"] == ages.facts()["confidence_interval"]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from privatile.api.estimate import estimate
-from privatile.result.caveats import not_located
-from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult
+from privatile.result.caveats import MORE, Caveat, caveat
+from privatile.result.result import ConfidenceInterval, OtherReading, QuantileResult
 from privatile.result.shown import ANY_SHAPE, SMOOTH
 from privatile.result.summary import in_order, rearranged
 
@@ -43,7 +43,7 @@ def ends(results: tuple[QuantileResult, ...]) -> list[tuple[float, float]]:
 
 def test_one_hopeless_level_does_not_damage_a_good_one(result: QuantileResult) -> None:
     good = [at(result, 0.25, 40.0, 46.0, 43.0), at(result, 0.5, 48.0, 52.0, 50.0)]
-    hopeless = replace(at(result, 0.9, 0.0, 100.0, 60.0), caveats=(not_located(True),))
+    hopeless = replace(at(result, 0.9, 0.0, 100.0, 60.0), caveats=(caveat("unbounded", "whole", helps=MORE),))
     found = rearranged([*good, hopeless])
     assert list(found[:2]) == good
     assert found[2].confidence_interval == found[2].anytime == (48.0, 100.0)

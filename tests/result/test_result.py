@@ -9,7 +9,8 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.caveats import Caveat
+from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.shown import lying_rank, significant
 
 

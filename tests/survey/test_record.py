@@ -22,9 +22,9 @@ from cryptography.hazmat.primitives import serialization
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.record.record import read_record, sign
 from privatile.federation.record.verify import Checks
+from privatile.records.keys import KeyPair
 from privatile.report.run_page import run_page
 from privatile.report.view import read_results, read_view
 from privatile.run.locks import lock_folder

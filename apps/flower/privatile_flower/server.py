@@ -11,9 +11,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
-from privatile.federation.coordinator.service import must_wait_for
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue
+from privatile.run.rounds import must_wait_for
 from privatile_flower.study import RECORD, Settings, read_study, read_text
 
 log = logging.getLogger("privatile_flower.server")

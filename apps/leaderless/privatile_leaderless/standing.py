@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import may_close
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import AnswerMessage, AskMessage, Link
+from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Track
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums

@@ -12,8 +12,8 @@ import pytest
 from peers_kit import Peers, leaderless
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError
-from privatile.federation.keys import KeyPair
 from privatile.federation.site.responder import given_answers
+from privatile.records.keys import KeyPair
 from privatile_leaderless.folder import PeerFolder
 from privatile_leaderless.log_port import LogPort
 from privatile_leaderless.peer_file import LogEntry

@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.limits import SiteLimits
+from privatile.records.keys import KeyPair
 from privatile_leaderless.cluster import MAKING, READING, cluster_accounts
 from privatile_leaderless.conduct import proposal_delay
 from privatile_leaderless.entries import Decision

@@ -13,7 +13,7 @@ from privatile.estimator.plan import Ask, begin, step
 from privatile.estimator.settings import ReportSettings
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import QuantileResult
-from privatile.result.summary import change_found, summarize, with_change
+from privatile.result.summary import LevelFacts, all_of, make_results
 
 
 class OnlineQuantile:
@@ -119,9 +119,8 @@ class OnlineQuantile:
     def result(self) -> QuantileResult:
         """The estimate and its interval as they stand; needs two rounds after the search."""
         plan, state = self._plan, self._state
-        ended = plan.is_reached(state)
-        result = summarize(self._settings, plan, state, self._trajectory, run="online", at_fixed_end=ended)
-        return with_change(result, change_found(plan, state, self._trajectory))
+        level = LevelFacts(plan, state, self._trajectory, at_fixed_end=plan.is_reached(state))
+        return all_of(make_results(self._settings, [level], run="online"))[0]
 
 
 def _check_pair(name: str, pair: object) -> None:

@@ -29,6 +29,15 @@ from typing import Any
 from privatile.errors import InputError
 
 
+def percent_text(share: float, digits: int = 6) -> str:
+    """A share as a percentage of so many significant digits.
+
+    >>> percent_text(0.95), percent_text(1.0 - 0.05 / 3.0, 4), percent_text(0.0312, 2)
+    ('95%', '98.33%', '3.1%')
+    """
+    return f"{100.0 * share:.{digits}g}%"
+
+
 def canonical_json(plain: object) -> str:
     """One line of JSON, keys sorted, no blanks; what is not ASCII is escaped, and NaN is refused.
 
@@ -45,6 +54,16 @@ def text_digest(text: str) -> str:
     'e3b0c442'
     """
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(text: str) -> str:
+    """Eight groups of four digits to read aloud: the first 128 bits of SHA-256 of the text.
+
+    >>> fingerprint("a public key")
+    '0b73-48fa-0389-70c4-8ec0-7cd7-3b62-57f3'
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "-".join(digest[start : start + 4] for start in range(0, 32, 4))
 
 
 class Hashed(ABC):

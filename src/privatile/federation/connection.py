@@ -28,9 +28,9 @@ from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfi
 
 from privatile.errors import BrokerError, require
 from privatile.federation import wire
-from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import facts
 from privatile.federation.wire import LARGEST_ANSWER, LARGEST_ASK
+from privatile.records.keys import KeyPair
 
 require("nats", "federation")
 

@@ -31,7 +31,7 @@ from privatile.core.decoding import broken_rule
 from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
 from privatile.core.text import canonical_json
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.keys import KeyPair, verify
+from privatile.records.keys import KeyPair, verify
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a subject: no dots, blanks or wildcards."""

@@ -18,7 +18,7 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import FEWEST_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
 from privatile.planning.widths import Guess, both_in_words, wide
-from privatile.result.diagnostics import three_digits
+from privatile.result.caveats import rounded_text
 from privatile.result.shown import ANY_SHAPE, SMOOTH, epsilon_text
 
 Wanted = Literal["width", "people", "epsilon"]
@@ -135,11 +135,11 @@ class RunPlan:
         if need.people is not None and need.times_the_people is not None:
             people = f"about {_rounded_up(need.people)} people"
             if self.wanted == "width":
-                people += f" ({three_digits(need.times_the_people)} times as many)"
+                people += f" ({rounded_text(need.times_the_people, 3)} times as many)"
         epsilon = "no ε up to 10 is enough for these people"
         if need.epsilon is not None:
             alike = len({client.threshold for client in self.preview.spec.clients}) == 1
-            epsilon = f"{'' if alike else 'the largest '}ε = {three_digits(need.epsilon)}"
+            epsilon = f"{'' if alike else 'the largest '}ε = {rounded_text(need.epsilon, 3)}"
             epsilon += "" if alike else ", the others in proportion"
         if self.wanted == "people":
             return f"{holds}: {people}."

@@ -47,8 +47,7 @@ from privatile.estimator.tuned import (
 )
 from privatile.laws.critical import critical_value
 from privatile.laws.ratio import low_information_factor, two_sided_z
-from privatile.result.caveats import out_of_reach
-from privatile.result.diagnostics import three_digits
+from privatile.result.caveats import out_of_reach, rounded_text
 from privatile.result.result import QuantileResult
 from privatile.result.shown import ANY_SHAPE, SMOOTH, finite
 
@@ -202,7 +201,7 @@ def wide(width: float) -> str:
     >>> wide(2000.0), wide(0.3333)
     ('2,000 wide (±1,000)', '0.333 wide (±0.167)')
     """
-    return f"{three_digits(width)} wide (±{three_digits(width / 2.0)})"
+    return f"{rounded_text(width, 3)} wide (±{rounded_text(width / 2.0, 3)})"
 
 
 def expected_widths(
@@ -348,6 +347,6 @@ def reach(spec: RunSpec, index: int, expected: ExpectedWidth, guess: Guess | Non
     beyond = out_of_reach(asked, 2.0 * asked, clients).text.partition(": ")[2]
     text = (
         f"The asked precision, {name}, is within reach where the middle half of the people lies within about "
-        f"{three_digits(spread)}, and out of reach where it needs more. Where it needs twice as much, {beyond}"
+        f"{rounded_text(spread, 3)}, and out of reach where it needs more. Where it needs twice as much, {beyond}"
     )
     return Reach(asked, None, spread, text)

@@ -28,8 +28,8 @@ from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.pages import BLUE, CITATION, FIGURE_FORMATS, GREY, render_page, write_figure
 from privatile.report.survey_pages import shown_weeks, words_of
 from privatile.report.view import LevelHistory, LevelView, RunRecord, RunView, ThinPath
+from privatile.result.caveats import MAX_TO_ACT_ON, to_act_on_and_rest
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.severity import MOST_TO_ACT_ON, to_act_on_and_rest
 from privatile.result.shown import (
     ANY_SHAPE,
     LISTED,
@@ -175,7 +175,7 @@ def to_look_at_first(found: Sequence[Sequence[Finding]]) -> list[Finding]:
     worries = [[each for each in own if each.status == "worry"] for own in found]
     common = [each for each in worries[0] if all(each in own for own in worries)]
     worst = [each for rank in zip_longest(*worries) for each in rank if each is not None]
-    return list(dict.fromkeys([*common, *worst]))[:MOST_TO_ACT_ON]
+    return list(dict.fromkeys([*common, *worst]))[:MAX_TO_ACT_ON]
 
 
 def caveat_findings(result: QuantileResult) -> list[Finding]:
@@ -184,51 +184,11 @@ def caveat_findings(result: QuantileResult) -> list[Finding]:
     return [
         Finding(
             "note" if caveat.severity == "note" else "worry",
-            CAVEAT_TITLES[caveat.code].format(one=result.parts.one, many=result.parts.many),
+            caveat.kind.title.format(one=result.parts.one, many=result.parts.many),
             caveat.text,
         )
         for caveat in (*first, *rest)
     ]
-
-
-CAVEAT_TITLES = {
-    "support": "Little information",
-    "not-located": "Not located",
-    "slope": "Slope unknown",
-    "curvature": "A bent distribution",
-    "relaxations": "Few relaxations",
-    "dominance": "One {one} decides",
-    "contradiction": "A contradiction",
-    "declaration": "Not shown as declared",
-    "not-validated": "Too little information",
-    "one-sided": "Open on one side",
-    "half-open": "Bounded on one side only",
-    "crossing": "Crossing quantiles",
-    "out-of-reach": "Width out of reach",
-    "misfit": "Not a smooth curve",
-    "atom": "A round value inside",
-    "chosen-later": "Chosen after the run",
-    "unbounded": "Not located at all",
-    "person": "Per person",
-    "range": "At the end of the range",
-    "not-private": "Not private",
-    "weak": "Weak privacy",
-    "missing": "Missing values",
-    "dither": "Dithered values",
-    "file": "About this file only",
-    "silent": "Silent {many}",
-    "much-silence": "Silent {many}",
-    "unfinished": "Unfinished",
-    "goes-on": "The run goes on",
-    "moved": "The quantile has moved",
-    "no-times": "Rounds have no time",
-    "nobody-yet": "Nobody of a stratum has answered",
-    "waiting": "Answers that wait",
-    "central": "Local privacy costs precision",
-    "survey-weights": "Survey weights",
-    "thin-tail": "Few records with large weights",
-    "unweighted": "No survey weights",
-}
 
 
 def _complete(view: RunView) -> Finding:

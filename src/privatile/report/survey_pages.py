@@ -23,7 +23,7 @@ from typing import Any
 from privatile.inference.series import FALSE_ALARMS
 from privatile.report.pages import render, static
 from privatile.result.shown import ANY_SHAPE, SMOOTH, outward, significant
-from privatile.result.summary import is_series
+from privatile.result.weeks import is_series
 
 LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
 """Those with a file, by their own names; any other is shown in English."""

@@ -26,11 +26,9 @@ from privatile.estimator.schedule import MOST_COUNTS
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import Caveat, QuantileResult, Results, in_units
-from privatile.result.severity import most_important_first
-from privatile.result.summary import rearranged, summarize, unfinished
+from privatile.result.result import QuantileResult, Results, in_units
+from privatile.result.summary import LevelFacts, make_results, summarize
 from privatile.run.coordinator import Track
-from privatile.run.periods import with_times
 from privatile.run.run_file import RunStore, StoredRound
 
 MARKS = 120
@@ -199,9 +197,9 @@ class LevelHistory:
         return (low, ask.query, math.nan) if ask.stage == "high" else (low, high, ask.query)
 
     @property
-    def at_fixed_end(self) -> bool:
-        """Whether an end is reached that was fixed before the first answer (`Track.at_fixed_end`)."""
-        return self._track.at_fixed_end
+    def facts(self) -> LevelFacts:
+        """What a result needs."""
+        return self._track.facts
 
     @property
     def state(self) -> RoundState:
@@ -502,45 +500,14 @@ class RunRecord:
         if not state.averages.give_interval:
             return None
         # At a mark an open-ended run went on.
-        at_fixed_end = history.at_fixed_end if state is history.state else not history.plan.open_ended
+        at_fixed_end = history.facts.at_fixed_end if state is history.state else not history.plan.open_ended
         result = summarize(self.spec, history.plan, state, trajectory, self.run, at_fixed_end=at_fixed_end)
         return replace(result, date=self.date)
 
     def results(self) -> list[QuantileResult | None]:
         """The results of all levels as the run itself reports them; none before two averaged rounds."""
-        summaries = [self._summary(history, history.state, history.trajectory) for history in self.histories]
-        found: Sequence[QuantileResult | None] = [
-            result and with_times(result, history.plan, history.state, history.trajectory, history.at.tolist())
-            for history, result in zip(self.histories, summaries, strict=True)
-        ]
-        known = [result for result in found if result is not None]
-        if len(known) == len(found):
-            found = rearranged(known)
-        return [
-            result if result is None or history.is_over else unfinished(result, history.plan.rounds)
-            for history, result in zip(self.histories, (self._chosen_later(result) for result in found), strict=True)
-        ]
-
-    def _chosen_later(self, result: QuantileResult | None) -> QuantileResult | None:
-        """The result, with a caveat where what is declared, or which interval stands first, is not what was asked."""
-        asked, now = self._asked, self.spec
-        changes = [
-            f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
-            for name in ("value_kind", "interval")
-            if getattr(asked, name) != getattr(now, name)
-        ]
-        # Without a declaration the any-shape interval stands first anyway.
-        same = (
-            now.interval == "any-shape" and asked.interval == "default" and asked.value_kind == now.value_kind == "any"
-        )
-        if result is None or not changes or same:
-            return result
-        text = (
-            f"Chosen after the answers had come: the run was asked with {' and '.join(changes)}. The confidence holds "
-            "for a choice that does not follow from the answers; whoever has seen both intervals and takes the one "
-            "that pleases errs more often."
-        )
-        return replace(result, caveats=most_important_first(Caveat("chosen-later", text), *result.caveats))
+        levels = [history.facts for history in self.histories]
+        return list(make_results(self.spec, levels, run=self.run, date=self.date, asked_as=self._asked))
 
     def view(self, results: Sequence[QuantileResult] | None = None) -> RunView:
         """The run as it is now. `results`, one per level, replace those computed here: they may carry more caveats."""

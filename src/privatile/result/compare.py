@@ -36,10 +36,10 @@ from privatile.core.text import disarmed, printable
 from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
+from privatile.result.caveats import Caveat, to_act_on_and_rest
 from privatile.result.document import SCHEMA_VERSION
 from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name, level_name
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
-from privatile.result.severity import to_act_on_and_rest
+from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.shown import nearest_inside, outward, p_value_text, plain, significant
 from privatile.result.tables import FIRST, REST, WIDTH, fixed_columns, folded
 

@@ -45,7 +45,7 @@ from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPE
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.inference.series import largest_influences
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import Caveat
+from privatile.result.caveats import Caveat, caveat, what_it_takes
 from privatile.result.shown import CLIENTS, PartWords, Row, finite, parts_of, rank_text
 
 DIGITS = 4
@@ -105,13 +105,6 @@ def diagnose(
     return [one for one in found if isinstance(one, Row)], caveats
 
 
-OUTVOTED = (
-    "The curve through all answers places the quantile outside the interval, and the estimate is the end of the "
-    "interval next to it: the answers of some rounds contradict the others. In honest answers this is rare. People who "
-    "came together may have answered something else than was asked, or the quantile has moved."
-)
-
-
 def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Iterator[Row | Caveat]:
     """How far a few people who lie could move the rank of the estimate (`inference.influence`).
 
@@ -121,7 +114,7 @@ def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> It
     """
     center = float(both.fit.center)
     if both.any_shape.center != clip(plan.scale, center):
-        yield Caveat("contradiction", OUTVOTED)
+        yield caveat("contradiction", "outvoted")
         yield Row("liars", "if people lie", [], "not bounded: the interval contradicts the curve through all answers")
         return
     found = largest_influences(plan.clients, trajectory.by_client, center)
@@ -157,11 +150,9 @@ def other_support(level: float, clients: Sequence[Client], method: str) -> Cavea
     A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
     """
     have = information(level, pooled_noise(clients))
-    text = "Few or very private answers for this level. "
     if method.startswith("self-normalized"):
-        return Caveat("support", f"{text}The interval may be wide or reach the ends of the range.")
-    text += f"The smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
-    return Caveat("not-validated", f"{text}{cure(SUPPORTED / have, clients)}.")
+        return caveat("support", "self-normalized")
+    return caveat("not-validated", least=SUPPORTED, takes=what_it_takes(SUPPORTED / have, clients))
 
 
 class Support(NamedTuple):
@@ -188,16 +179,9 @@ def support_of(
     row = Row("information", "information", have, words)
     if enough:
         return Support(row, ())
-    text = "Few or very private answers for this level. The interval "
-    if grid:
-        text += "holds, and may be wide or reach the ends of the range."
-    else:
-        text += (
-            "that holds whatever the distribution is shown, and it may be wide or reach the ends of the range. The "
-            f"smooth interval is validated from an information of {SUPPORTED:,.0f} on; that would take "
-            f"{cure(SUPPORTED / planned, clients)}."
-        )
-    return Support(row, (Caveat("support", text),))
+    takes = what_it_takes(SUPPORTED / planned, clients)
+    found = caveat("support", "grid") if grid else caveat("support", "any-shape", least=SUPPORTED, takes=takes)
+    return Support(row, (found,))
 
 
 def rank_error_text(level: float, information: float) -> str:
@@ -223,36 +207,6 @@ def no_log(scale: Scale) -> bool:
     return scale.name == "log" or scale.low <= 0.0
 
 
-def cure(more: float, clients: Sequence[Client]) -> str:
-    """What gives `more` times the information: so many records, or budgets with truth rates √more times as large."""
-    digits = two_digits if more >= 1.1 else three_digits
-    words = f"{digits(more)} times the records"
-    need = math.sqrt(more) * max(client.mechanism.truth_rate for client in clients)
-    # A truth rate ends at 1: beyond, only records help.
-    if need < 1.0:
-        alike = len({client.mechanism.epsilon for client in clients}) == 1
-        words += f", or {'' if alike else 'the largest '}ε near {digits(2.0 * math.atanh(need))}"
-    return words
-
-
-def two_digits(value: float) -> str:
-    """Two significant digits, never in powers of ten.
-
-    >>> two_digits(943.0), two_digits(1.52), two_digits(31_400.0)
-    ('940', '1.5', '31,000')
-    """
-    return f"{float(f'{value:.2g}'):,.10g}"
-
-
-def three_digits(value: float) -> str:
-    """Three significant digits, where two would say "1 times".
-
-    >>> three_digits(1.0109)
-    '1.01'
-    """
-    return f"{float(f'{value:.3g}'):,.10g}"
-
-
 def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     """What a design that tunes itself did before its window."""
     if isinstance(plan, StraddlePlan):
@@ -271,11 +225,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
     if bool(tuning.gave_up[0]):
-        yield Caveat(
-            "not-located",
-            "The search for the quantile ended before it had settled: the estimate may be far off. "
-            f"{NARROW[no_log(plan.scale)]} would help.",
-        )
+        yield caveat("not-located", helps=NARROW[no_log(plan.scale)])
 
 
 def slope_error_text(slope_error: float) -> str:
@@ -318,30 +268,13 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
     if calls_for["misfit"] and not both.contradiction:
-        yield Caveat(
-            "misfit",
-            "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
-            "smooth look so by chance). With heaped or whole-number values, an atom or a gap the interval is too "
-            "narrow: read the one that holds whatever the distribution.",
-        )
+        yield caveat("misfit")
     if calls_for["slope"]:
-        yield Caveat(
-            "slope",
-            f"The distribution's slope at the estimate is known within {percent} only (at most "
-            f"{100 * LARGEST_SLOPE_ERROR:.0f}% will do): intervals are unreliable here.",
-        )
+        yield caveat("slope", error=percent, most=f"{LARGEST_SLOPE_ERROR:.0%}")
     if calls_for["curvature"]:
-        yield Caveat(
-            "curvature",
-            f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
-            f"stems from not knowing how. {STRAIGHTEN[no_log(plan.scale)]} would help.",
-        )
+        yield caveat("curvature", percent=f"{bend_share:.0%}", helps=STRAIGHTEN[no_log(plan.scale)])
     if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
-        yield Caveat(
-            "relaxations",
-            f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "
-            "More rounds or design auto would help.",
-        )
+        yield caveat("relaxations", number=reached)
 
 
 def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Caveat]:
@@ -359,11 +292,8 @@ def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Ca
     if share > max(DOMINANT, BEYOND_WEIGHT * weight):
         bounded = any(math.isfinite(client.mechanism.epsilon) for client in clients if client.held_by == name)
         larger = " or a larger ε" if bounded else ""
-        yield Caveat(
-            "dominance",
-            f"{parts.one.capitalize()} {name} makes up {100 * share:.0f}% of the variance: more records{larger} there "
-            "narrow the interval most.",
-        )
+        helps = f"more records{larger}"
+        yield caveat("dominance", part=parts.one.capitalize(), name=name, percent=f"{share:.0%}", helps=helps)
 
 
 def explain(

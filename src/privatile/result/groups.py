@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 from privatile.core.text import counted, listed, printable
 from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
+from privatile.result.caveats import Caveat, to_act_on_and_rest
 from privatile.result.document import Library, document, frame
 from privatile.result.result import QuantileResult
-from privatile.result.severity import LOST, to_act_on_and_rest
 from privatile.result.shown import MISSING
 from privatile.result.tables import FIRST, WIDTH, fixed_columns, folded
 
@@ -235,10 +235,10 @@ class GroupResults:
     def to_act_on(self) -> list[str]:
         """What a reader must act on, once for all groups it holds for; why a group has no estimate stands apart."""
         found: dict[str, list[str]] = {}
-        caveats = []
+        caveats: list[Caveat] = []
         for name, result in self.results:
             for caveat in to_act_on_and_rest(result.caveats)[0]:
-                if caveat.code not in LOST:
+                if not caveat.kind.loses:
                     found.setdefault(caveat.text, []).append(name)
                     caveats.append(caveat)
         first, _ = to_act_on_and_rest(dict.fromkeys(caveats))

@@ -19,8 +19,8 @@ from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
 from privatile.inference.any_shape import Grid
 from privatile.inference.inference import Inference
+from privatile.result.caveats import Caveat
 from privatile.result.document import Library, document, frame
-from privatile.result.severity import LOST, SEVERITIES, Severity
 from privatile.result.shown import (
     CLIENTS,
     ClientFacts,
@@ -68,22 +68,6 @@ class ValueTest(NamedTuple):
     value: float
     statistic: float
     p_value: float
-
-
-class Caveat(NamedTuple):
-    """A limit of this result, in words; the code, one of `SEVERITIES`, is stable for programs."""
-
-    code: str
-    text: str
-
-    @property
-    def severity(self) -> Severity:
-        """How much it weighs."""
-        return SEVERITIES[self.code]
-
-    def facts(self) -> dict[str, str]:
-        """As the JSON of a result has it."""
-        return {"code": self.code, "severity": self.severity, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -204,7 +188,7 @@ class QuantileResult:
     def reliable(self) -> bool:
         """Whether the answers located the quantile and nothing says that the interval may not hold.
 
-        The rule: no caveat is of severity "unreliable" (`result.severity`). It does not say that the interval is
+        The rule: no caveat is of severity "unreliable" (`result.caveats`). It does not say that the interval is
         narrow.
         """
         return all(caveat.severity != "unreliable" for caveat in self.caveats)
@@ -212,7 +196,7 @@ class QuantileResult:
     @property
     def located(self) -> bool:
         """Whether the answers place the quantile somewhere inside the stated range."""
-        return not any(caveat.code in LOST for caveat in self.caveats)
+        return not any(caveat.kind.loses for caveat in self.caveats)
 
     @property
     def headline(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from privatile.core.text import printable
-from privatile.result.severity import to_act_on_and_rest
+from privatile.result.caveats import to_act_on_and_rest
 
 if TYPE_CHECKING:
     from privatile.result.result import QuantileResult

@@ -16,7 +16,6 @@ the counts how many came. When a round closes is decided by numbers of people an
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from privatile.core.messages import LARGEST_LENGTH, Question
@@ -25,9 +24,8 @@ from privatile.estimator.open_ended import OpenPlan, Reason
 from privatile.estimator.plan import Ask, Plan, RoundState, as_sent, begin, difference, slack, step
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import QuantileResult
-from privatile.result.summary import narrow_enough, rearranged, summarize, unfinished
-from privatile.run.periods import with_times
+from privatile.result.result import QuantileResult, Results
+from privatile.result.summary import LevelFacts, all_of, make_results, narrow_enough
 from privatile.run.run_file import RunStore, Statement, StoredRound, opening
 
 
@@ -82,6 +80,11 @@ class Track:
         if not isinstance(self.plan, OpenPlan):
             return True
         return self.plan.is_reached(self.state) or self.why_ended == "date"
+
+    @property
+    def facts(self) -> LevelFacts:
+        """What a result needs."""
+        return LevelFacts(self.plan, self.state, self.trajectory, self.at_fixed_end, self.ask is None, self.times)
 
     def _stops(self, boundary_shift: float = 0.0) -> bool:
         """Whether the run stops here by its width; `boundary_shift` makes that easier, or, below zero, harder."""
@@ -267,24 +270,12 @@ class Coordinator:
 
     def result(self, level_index: int = 0) -> QuantileResult:
         """The result of one level so far."""
-        return self._as_it_stands(level_index, self._summary(level_index))
+        return self.results()[level_index]
 
-    def _summary(self, level_index: int) -> QuantileResult:
-        track = self.tracks[level_index]
-        result = summarize(
-            self.spec, track.plan, track.state, track.trajectory, self.run, at_fixed_end=track.at_fixed_end
-        )
-        result = with_times(result, track.plan, track.state, track.trajectory, track.times)
-        return replace(result, date=self.store.date)
-
-    def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
-        track = self.tracks[level_index]
-        return result if track.ask is None else unfinished(result, track.plan.rounds)
-
-    def results(self) -> tuple[QuantileResult, ...]:
-        """The results of all levels so far, beside each other (`result.rearrangement`)."""
-        found = rearranged([self._summary(index) for index in range(len(self.tracks))])
-        return tuple(self._as_it_stands(index, result) for index, result in enumerate(found))
+    def results(self) -> Results:
+        """The results of all levels so far; refused while the quantile of one is still being searched for."""
+        levels = [track.facts for track in self.tracks]
+        return all_of(make_results(self.spec, levels, run=self.run, date=self.store.date, asked_as=self.store.spec))
 
     def finish(self, why: Reason | None = None) -> None:
         """Mark the run as complete; refused while a level has a round left.

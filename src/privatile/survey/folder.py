@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, read_key, write_private
-from privatile.run.files import replace_file
+from privatile.records.keys import KeyPair, read_key
+from privatile.run.files import replace_file, write_private
 from privatile.survey.run import run_spec
 from privatile.survey.sheets import mail_merge, sheet
 from privatile.survey.store import SurveyStore

@@ -21,7 +21,7 @@ from privatile.errors import PrivatileError, StoreError
 from privatile.estimator.settings import parse_values
 from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.shown import headline_parts
-from privatile.run.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
+from privatile.run.rounds import OpenRound, Phase, Present, RoundRule, advance, wakes_at
 from privatile.run.state import Alarm
 from privatile.survey.folder import SurveyFolder, code_hash
 from privatile.survey.intake import HandedQuestion, Intake, Outcome, Questions, Refusal
@@ -317,7 +317,7 @@ class SurveyService:
 
     def _look_if_due(self) -> None:
         """Look at once where the answers that came let the round go on; a request to close it can wait."""
-        if advance(self.rule, self.state, self._clock(), self._awaited) != self.state:
+        if advance(self.rule, self.state, self._clock(), self._present) != self.state:
             self._news.set()
 
     def _give_way(self, error: Superseded) -> None:
@@ -362,11 +362,11 @@ class SurveyService:
         state = self.state
         if not state.ending and self.folder.close_request.exists():
             state = replace(state, ending="command")
-        return advance(self.rule, state, self._clock(), self._awaited)
+        return advance(self.rule, state, self._clock(), self._present)
 
     @property
-    def _awaited(self) -> int | None:
-        return None if self.intake.awaited is None else len(self.intake.awaited)
+    def _present(self) -> Present:
+        return Present(None if self.intake.awaited is None else len(self.intake.awaited))
 
     async def _recover(self) -> None:
         """Carry a round that is closing to its end, whatever part of that is done; the caller holds the lock.

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from privatile.client.ledger.file_systems import require_volume
 from privatile.core.text import counted, duration
 from privatile.errors import InputError, StoreError
-from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
+from privatile.run.certificates import broken_validity, issue_broker, make_authority, read_certificate
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import lock_folder
 from privatile.run.rounds import Phase, end_reached

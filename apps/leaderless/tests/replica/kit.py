@@ -15,9 +15,9 @@ import numpy as np
 
 from privatile.core.messages import Answer, Question
 from privatile.core.text import canonical_json
-from privatile.federation.keys import KeyPair, PublicKeys
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.records.keys import KeyPair, PublicKeys
 from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.happenings import Happening

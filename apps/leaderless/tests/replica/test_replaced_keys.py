@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from privatile.federation.keys import PublicKeys
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
+from privatile.records.keys import PublicKeys
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import CloseVote, Decision, asks_digest
 from privatile_leaderless.following import Following

@@ -67,6 +67,7 @@ from privatile.client.ledger.datasets import (
     Span,
     added_up,
     any_lost,
+    apart,
     dataset_id,
     enter_dataset,
     most_by_name,
@@ -188,8 +189,13 @@ class RecordLimit:
         if any_lost(ledger, overlapping_datasets(ledger, content)):
             return math.inf
         if own not in ledger.nameless or ledger.nameless[own][0] != state:
-            ledger.nameless[own] = state, nameless(ledger, reserved=True), most_by_name(ledger)
-        _, sets, by_name = ledger.nameless[own]
+            ledger.nameless[own] = state, apart(ledger), {}
+        _, new, sums = ledger.nameless[own]
+        # Nothing of this run is entered yet, so a data set that shares a digest with it may look new by itself.
+        left_out = frozenset(new - sharing_datasets(ledger, content).keys())
+        if left_out not in sums:
+            sums[left_out] = nameless(ledger, left_out, reserved=True), most_by_name(ledger, left_out)
+        sets, by_name = sums[left_out]
         others = added_up((part, epsilon) for other, part, epsilon in sets if not content.same_split(other))
         return others if content.by_person else others + by_name
 

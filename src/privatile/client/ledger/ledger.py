@@ -508,7 +508,9 @@ class Ledger:
     @property
     def max_epsilon(self) -> float | None:
         """The last limit that was given in this ledger; None where none was."""
-        row = self.execute("SELECT value FROM meta WHERE key = 'max_epsilon'").fetchone()
+        row = self.execute("SELECT value, typeof(value) FROM meta WHERE key = 'max_epsilon'").fetchone()
+        if row is not None and row[1] not in ("real", "integer"):
+            raise LedgerError(DAMAGED.format(path=self.path))
         return None if row is None else float(row[0])
 
     # -- keys ----------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,13 +40,23 @@ from privatile.errors import BrokerError, NotSigned, ProtocolError, RunPaused, S
 from privatile.federation.connection import Backoff, CoordinatorPort, connected
 from privatile.federation.coordinator.intake import OTHER_VERSION, TWO_HOLDERS, AnswerIntake
 from privatile.federation.coordinator.journal import Journal, PendingNotes
-from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progress, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.study import Arrivals, FederationStudy, shared_out
 from privatile.federation.wire import AskMessage, Notice, State
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator, Track, has_interval
-from privatile.run.rounds import Ending, OpenRound, Phase, RoundRule, advance
+from privatile.run.rounds import (
+    IMPOSSIBLE_SHARE,
+    Ending,
+    OpenRound,
+    Phase,
+    Present,
+    RoundRule,
+    advance,
+    impossible_clients,
+    must_wait_for,
+)
 from privatile.run.run_file import Statement
 from privatile.run.state import KINDS, Alarm, silent_rounds
 
@@ -124,10 +134,6 @@ class Measures:
                 self.metrics.set(name, value, level=f"{result.level:g}")
 
 
-IMPOSSIBLE = "its share of ones over all rounds is impossible under its truth rate (5 standard errors)"
-"""Why a client of `impossible_clients` is put in quarantine."""
-
-
 class Closing(NamedTuple):
     """Whether a round may be closed now; if not, why the run has to pause (empty while it only waits)."""
 
@@ -161,30 +167,6 @@ def quarantine_pause(intake: AnswerIntake) -> str:
         return ""
     names = ", ".join(sorted(intake.quarantined))
     return f"quarantined: {names}. Decide with `privatile federation resume` or `abort`"
-
-
-def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
-    """Why a round cannot be closed without the answers of these clients; empty when it can."""
-    names = set(missing)
-    for track in tracks:
-        if track.ask is None:
-            continue
-        for client, used in zip(track.plan.clients, track.state.used, strict=True):
-            if client.name not in names:
-                continue
-            if not used:
-                return f"client {client.name} has never answered: the first round needs every client"
-            if used - 1 >= patience:
-                return f"client {client.name} has been silent for {used - 1} rounds"
-    return ""
-
-
-def impossible_clients(tracks: Sequence[Track]) -> Iterator[str]:
-    """Clients whose share of ones over all rounds is impossible under their truth rate."""
-    for track in tracks:
-        for client, ones, asked in zip(track.plan.clients, track.state.ones, track.state.asked, strict=True):
-            if client.mechanism.impossible(ones, asked):
-                yield client.name
 
 
 LONGEST_GRACE = 10.0
@@ -268,10 +250,10 @@ class OpenRounds(Rounds):
         state = self._round(came)
         if self._draining is not None:  # the command to end may have come since
             state = replace(self._draining, came=came, ending=self._ending)
-        found = advance(self._rule, state, time.time(), awaited=len(intake.missing))
+        found = advance(self._rule, state, time.time(), Present(len(intake.missing), complete=not intake.missing))
         self._draining = found if found.phase is Phase.DRAINING else None
         self._ending = found.ending
-        return Closing(found.phase is Phase.CLOSING or not intake.missing)
+        return Closing(found.phase is Phase.CLOSING)
 
     def accept(self, intake: AnswerIntake, evidence: Sequence[Statement]) -> None:
         """Give counts and lengths of the round to the run; with nobody's answer there is nothing to give."""
@@ -548,8 +530,8 @@ class CoordinatorService:
             log.info("silent", extra=facts(round=number, clients=", ".join(silent[:20])))
         log.debug("round", extra=facts(round=number, answers=len(answers)))
         for client in impossible_clients(self.coordinator.tracks):
-            if self._intake.quarantine(client, IMPOSSIBLE):
-                self._record_quarantine(client, IMPOSSIBLE)
+            if self._intake.quarantine(client, IMPOSSIBLE_SHARE):
+                self._record_quarantine(client, IMPOSSIBLE_SHARE)
 
     async def _finish(self, port: CoordinatorPort) -> None:
         if not self.coordinator.store.finished:

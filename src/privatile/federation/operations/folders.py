@@ -16,12 +16,11 @@ from pathlib import Path
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import write_private
 from privatile.federation.setup.folder import Directory, RevokedKey, Roster, check_coordinated, new_folder
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.study import FederationStudy
 from privatile.run.coordinator import Coordinator
-from privatile.run.files import replace_file
+from privatile.run.files import replace_file, write_private
 from privatile.run.run_file import RunStore
 from privatile.run.tables import running_process
 

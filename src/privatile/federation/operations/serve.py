@@ -18,8 +18,8 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.service import Control, CoordinatorService
 from privatile.federation.monitoring import Metrics, operations_page
 from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.federation.setup.certificates import broken_validity, read_certificate
 from privatile.federation.setup.folder import Directory
+from privatile.run.certificates import broken_validity, read_certificate
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue, lock_folder
 from privatile.run.run_file import RunStore

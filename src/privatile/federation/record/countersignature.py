@@ -23,10 +23,10 @@ from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.text import counted
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.keys import KeyPair
 from privatile.federation.record.record import Exchange, canonical, exchanges, sign, transcript_digest
 from privatile.federation.site.responder import GivenAnswer, given_answers, lost_through
 from privatile.federation.study import FederationStudy, name_in_ledger
+from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 
 FORMAT: Literal[1] = 1

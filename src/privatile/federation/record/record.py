@@ -36,9 +36,9 @@ from privatile.core.scale import LAST_BITS
 from privatile.core.text import short
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import KeyPair, PublicKeys, verify
 from privatile.federation.setup.folder import Directory
 from privatile.federation.study import FederationStudy
+from privatile.records.keys import KeyPair, PublicKeys, verify
 from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator, has_interval, stored_questions
 from privatile.run.files import read_json, replace_file

@@ -40,7 +40,6 @@ from privatile.core.text import counted, moment, printable
 from privatile.errors import InputError, PrivatileError, StoreError
 from privatile.estimator.spec import RunSpec
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import PublicKeys
 from privatile.federation.record.countersignature import (
     MOST_NAMED,
     Statement,
@@ -68,6 +67,7 @@ from privatile.federation.record.record import (
 )
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.records.keys import PublicKeys
 from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore

@@ -19,13 +19,13 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
 from privatile.federation.setup.broker import reload_broker
-from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
 from privatile.federation.setup.permissions import BrokerFiles, BrokerSettings, configuration_text
 from privatile.federation.study import FederationStudy, load_study, study_toml
-from privatile.run.files import read_json, replace_file, write_json
+from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint
+from privatile.run.certificates import issue_broker, make_authority
+from privatile.run.files import read_json, replace_file, write_json, write_private
 from privatile.run.run_file import RunStore
 from privatile.run.tables import COORDINATOR_PROCESS
 

@@ -19,10 +19,10 @@ from privatile.estimator.clients import UNITY
 from privatile.estimator.open_ended import SHORTEST
 from privatile.estimator.schedule import Mode
 from privatile.estimator.settings import parse_values
-from privatile.federation.keys import KeyPair, PublicKeys, verify
-from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import NAME
+from privatile.records.keys import KeyPair, PublicKeys, verify
+from privatile.run.certificates import certificate_fingerprint, parse_certificate
 from privatile.run.files import read_json, write_json
 
 InvitationFormat = Literal[2]

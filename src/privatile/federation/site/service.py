@@ -21,12 +21,12 @@ from privatile.errors import BrokerError, Equivocation, LedgerError, PrivatileEr
 from privatile.federation import wire as subjects
 from privatile.federation import wire as wire
 from privatile.federation.connection import Backoff, Connection, Msg, connected
-from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import CLIENT_METRICS, Metrics, facts
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.wire import AskMessage, Hello, Link, Notice, Welcome
+from privatile.records.keys import KeyPair
 
 log = logging.getLogger("privatile.federation.client")
 
