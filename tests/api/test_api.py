@@ -211,7 +211,7 @@ def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) 
     first = prepare(records, options)
     with pytest.raises(KeyboardInterrupt):
         first.complete(stop_early)
-    asked = sum(responder.asked() for responder in first._responders)
+    asked = sum(responder.account.state().asked for responder in first._responders)
     assert first.store is not None
     first.store.close()
     first.ledger.close()

@@ -19,8 +19,8 @@ from privatile.client.sources.databases import open_source
 from privatile.federation.connection import Backoff
 from privatile.federation.coordinator.service import Control, CoordinatorService
 from privatile.federation.operations.join import JoinOptions, prepare_client
+from privatile.federation.operations.record import countersign
 from privatile.federation.operations.serve import OpenRun, open_run, roster_signers
-from privatile.federation.record import countersign
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation

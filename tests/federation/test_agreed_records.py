@@ -65,9 +65,9 @@ def test_a_level_that_is_refused_takes_the_other_levels_of_its_round_back(tmp_pa
         ask(600)
     with pytest.raises(AlreadyAnswered):
         ask(len(VALUES))
-    assert (site.asked(), site.ledger.position.sequence) == (0, 0)
+    assert (site.account.answered(), site.ledger.position.sequence) == (0, 0)
     ask(400)  # the control
-    assert (site.asked(), site.ledger.position.sequence) == (1000, 2)
+    assert (site.account.answered(), site.ledger.position.sequence) == (1000, 2)
 
 
 @pytest.mark.parametrize(("mode", "step"), [("cohort", 1e-3), ("local", None)])

@@ -307,7 +307,7 @@ def test_no_number_stands_in_place_of_the_estimate_in_the_metrics(
             table.service._on_answer(name, table.answer(name))
         close(table)
     result = table.run.coordinator.result()
-    low, high = result.interval_so_far or result.confidence_interval
+    low, high = result.shown.first.drawn
     found = of_the_level(table)
     assert not result.located
     assert math.isnan(found["estimate"])

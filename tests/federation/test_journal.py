@@ -21,7 +21,6 @@ from privatile.federation.wire import (
     Hello,
     Link,
     Welcome,
-    question_digest,
     read_message,
 )
 from tests.federation.kit import Federation, make_study
@@ -50,10 +49,8 @@ class Table:
 
     def answer(self, client: str, ones: int = 2, asked: Any = None) -> bytes:
         study, questions = self.federation.study, (asked or self.asked)[client]
-        counts = tuple(Answer(one.run, one.round, client, one.level, ones) for one in questions)
-        link = Link(questions[0].round, f"{questions[0].round:032x}")
-        digest = question_digest(study.digest, questions)
-        return AnswerMessage.of(study.digest, digest, counts, link).pack(self.federation.sites[client].key())
+        answers = [Answer(one, client, ones, Link(one.round, f"{one.round:032x}").position) for one in questions]
+        return AnswerMessage.of(study.digest, answers).pack(self.federation.sites[client].key())
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import AskMessage, Link
+from privatile.federation.wire import AskMessage
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.played import Wire
 
@@ -37,12 +37,11 @@ class Answering(ClientService):
         class Twisted:
             message = SiteResponder.message
 
-            def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-                answers, link = inner.answer(questions)
-                changed = service.twist(questions[0].round, answers)
+            def answer(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+                changed = service.twist(questions[0].round, inner.answer(questions))
                 if changed is None:
                     raise asyncio.CancelledError
-                return changed, link
+                return changed
 
         service = self
         self.responder = Twisted()  # type: ignore[assignment]
@@ -159,7 +158,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         (payload,) = published
         answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
         assert isinstance(answer, wire.AnswerMessage)
-        assert answer.answers[0].ones == first.ones[0]  # the identical question gets the stored count
+        assert answer.counts[0].ones == first.ones[0]  # the identical question gets the stored count
         return fresh
 
     with caplog.at_level(logging.WARNING, logger="privatile"):

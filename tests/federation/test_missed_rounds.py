@@ -21,13 +21,12 @@ import pytest
 import privatile
 from privatile.errors import StoreError
 from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.serve import roster_signers
-from privatile.federation.record.countersignature import CountersignRefused
-from privatile.federation.record.record import release
-from privatile.federation.record.verify import Checks, verify_record
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
 from privatile.federation.wire import AskMessage, Link
+from privatile.records import Checks, CountersignRefused
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study

@@ -16,10 +16,10 @@ import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.coordinator.service import rounds_of
-from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.record import sign, transcript_digest
+from privatile.federation.operations.record import countersign, release, verify_record
 from privatile.federation.study import Arrivals
 from privatile.federation.wire import AnswerMessage, AskMessage, LevelCount, read_message
+from privatile.records import CountersignRefused, sign, transcript_digest
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from tests.federation.kit import PATIENCE
@@ -129,7 +129,7 @@ def test_it_verifies_and_sites_countersign(finished: OpenFederation) -> None:
         "south says: not counted: 1 answer it gave (round 6). Such answers were lost with a crash" in text
         for text in checked.flagged
     )
-    assert any("its counts and how many took part" in text for text in checked.passed)
+    assert any("each for its question and its counts" in text for text in checked.passed)
 
 
 @pytest.mark.parametrize("also_counts", [False, True])
@@ -147,7 +147,7 @@ def test_forged_lengths_are_refused(finished: OpenFederation, tmp_path: Path, al
     body: dict[str, Any] = record["body"]
     with RunStore.frozen(altered) as store:
         body["transcript"]["digest"] = transcript_digest(store)
-    record["signatures"]["coordinator"] = sign(body, finished.directory.key())
+    record["signatures"]["signer"] = sign(body, finished.directory.key())
     failed = verify_record(record, altered).failed
     assert any("signatures of clients hold" in text for text in failed)
     with finished.ledger("north") as ledger, pytest.raises(CountersignRefused, match="another question"):
@@ -166,7 +166,7 @@ def test_an_end_by_a_date_that_has_not_come_is_refused(tmp_path: Path) -> None:
         assert len(failed) == 1
         assert "its end is not in the future" in failed[0]
     record["body"]["transcript"]["until"] = time.time()
-    record["signatures"]["coordinator"] = sign(record["body"], made.directory.key())
+    record["signatures"]["signer"] = sign(record["body"], made.directory.key())
     told = str(verify_record(record, made.directory.store_file).failed)
     assert "a time before its last round" in told, "the record cannot name another end than its file"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import StoreError
 from privatile.federation.site import service as service_module
-from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
 from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, read_message
 from tests.federation.kit import Federation, make_study
@@ -31,7 +31,7 @@ class WatchedWire(Wire):
     async def publish(self, subject: str, payload: bytes) -> None:
         await super().publish(subject, payload)
         with self.federation.ledger(self.name) as ledger:
-            given = given_answers(ledger, self.federation.study.run)
+            given = ledger.answers(self.federation.study.run, ONLY_CLIENT)
         self.in_ledger.append(tuple(level.ones for level in given.get(len(self.published), ())))
 
     def sent(self) -> list[tuple[int, ...]]:

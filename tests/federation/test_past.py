@@ -16,14 +16,14 @@ from privatile.client.order.shuffle import shuffle
 from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError, SiteRefusal
 from privatile.federation.coordinator.intake import AnswerIntake
-from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome, question_digest
+from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome
 from tests.federation.kit import Federation, make_study
 from tests.marks import forget_marks
 
@@ -43,8 +43,8 @@ def studies(folder: Path) -> Iterator[Federation]:
 def answered(client: ClientService, *rounds: int) -> Link:
     """The link behind the last of these rounds, as the coordinator sees it."""
     for number in rounds:
-        _, link = client.responder.answer([Question(client.study.run, number, 0.5, 50.0, 4)])
-    return link
+        (answer,) = client.responder.answer([Question(client.study.run, number, 0.5, 50.0, 4)])
+    return Link.of(answer.position)
 
 
 def welcome(client: ClientService, seen: Link | None, rounds: int) -> Welcome:
@@ -138,9 +138,7 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
 def ask(client: ClientService, number: int) -> bytes:
     """The client's signed answer to a round, as it is published."""
     questions = (Question(client.study.run, number, 0.5, 50.0, 4),)
-    answers, link = client.responder.answer(questions)
-    asked = question_digest(client.study.digest, questions)
-    return AnswerMessage.of(client.study.digest, asked, answers, link).pack(client.key)
+    return AnswerMessage.of(client.study.digest, client.responder.answer(questions)).pack(client.key)
 
 
 def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Link | None = None) -> Welcome:
@@ -293,7 +291,7 @@ def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
     with pytest.raises(AlreadyAnswered, match=r"restored from a backup.*new_people=True"):
         one.client("site0", restored=True)
     one.values = {"site0": np.random.default_rng(6).normal(50.0, 10.0, PEOPLE)}
-    assert one.client("site0", restored=True, new_people=True).responder.asked() == 0
+    assert one.client("site0", restored=True, new_people=True).responder.account.state().asked == 0
 
 
 def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(tmp_path: Path) -> None:
@@ -307,8 +305,8 @@ def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(t
         fair, rules = RandomizedResponse.from_epsilon(1.0), SpendingRules(new_people=True)
         other = Responder(one.study.run, column, fair, ledger, OperatingSystemCoins(), rules=rules)
         for number in (1, 2):
-            other.outcome(Question(one.study.run, number, 0.5, 7.0, 5))
-        given = given_answers(ledger, one.study.run)
+            other.answer(Question(one.study.run, number, 0.5, 7.0, 5))
+        given = ledger.answers(one.study.run, ONLY_CLIENT)
     assert {number: [each.question.query for each in levels] for number, levels in given.items()} == {1: [50.0]}
     answered(client, 2)
-    assert client.responder.asked() == 8
+    assert client.responder.account.state().asked == 8

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.errors import BrokerError
 from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
 from privatile.records.keys import KeyPair
 from privatile.run.certificates import issue_broker, make_authority
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -214,7 +214,7 @@ def test_ten_thousand_hostile_messages_offline() -> None:
     question = Question("r", 5, 0.5, 10.0, 20)
     study = "ab" * 32
     link = Link(9, "cd" * 16)
-    good = AnswerMessage.of(study, question_digest(study, (question,)), (Answer("r", 5, "a", 0.5, 7),), link).pack(key)
+    good = AnswerMessage.of(study, [Answer(question, "a", 7, link.position)]).pack(key)
     rng = random.Random(20260101)
     outcomes: dict[str, int] = {}
     for _ in range(10_000):
@@ -250,8 +250,8 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
             coordinator = federation.coordinator(run)
             async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
                 await until(lambda: coordinator.metrics.value("connected") == 1)
-                counts = (Answer(study.run, 1, "site1", 0.5, 2),)
-                answer = AnswerMessage.of(study.digest, "0" * 64, counts, Link(1, "ab" * 16))
+                asked = Question(study.run, 1, 0.5, 50.0, 4)
+                answer = AnswerMessage.of(study.digest, [Answer(asked, "site1", 2, Position(1))])
                 hello = Hello(study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None)
                 async with connect_as(federation, "site1") as mallory:
                     for number in range(4_000):

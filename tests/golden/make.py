@@ -27,12 +27,12 @@ from studies.coverage.scores import on_processor, score
 
 from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
-from privatile.core.messages import Answer
+from privatile.core.messages import Answer, Position
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.coordinator.intake import Accepted
-from privatile.federation.record import release, verify_record
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage
 from privatile.paper.tables import compare, paper_experiment
 from privatile.simulation.default_design import displayed_intervals
 from privatile.simulation.experiment import Protocol
@@ -186,9 +186,7 @@ def released(folder: Path) -> dict[str, object]:
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
             message = AnswerMessage.of(
                 study.digest,
-                question_digest(study.digest, asked),
-                tuple(Answer(study.run, number, name, q.level, count) for q, count in zip(asked, ones, strict=True)),
-                Link(number, "0" * 32),
+                [Answer(one, name, count, Position(number)) for one, count in zip(asked, ones, strict=True)],
             )
             signature = message.pack(keys[name]).rpartition(b"\n")[2]
             answers[name] = Accepted(tuple(ones), message.ledger, keys[name].public.signer, signature)

@@ -149,6 +149,8 @@ def call(**changed: Any) -> Callable[[], object]:
     return lambda: privatile.estimate(data, **given)
 
 
+ASKED = Question("r1", 1, 0.5, 0.0, 50)
+
 CALLS: dict[str, Callable[[], object]] = {
     "epsilon missing": call(epsilon=None),
     "epsilon of a client missing": call(epsilon={"north": 1.0}),
@@ -178,7 +180,9 @@ CALLS: dict[str, Callable[[], object]] = {
     "everybody left out": call(leave_out=("north", "south")),
     "a column of a mapping": call(client="region"),
     "a question before the first round": lambda: Question(run="r1", round=0, level=0.5, query=0.0, length=1),
-    "an answer that is too large": lambda: Answer("r1", 1, "north", 0.5, 53).check(Question("r1", 1, 0.5, 0.0, 50)),
+    "an answer that is too large": lambda: (
+        (asked := Question("r1", 1, 0.5, 0.0, 50)) and Answer(asked, "north", 53).check(asked)
+    ),
     "a question as text": lambda: Question.from_json("nothing"),
     "a truth rate of 1": lambda: privatile.RandomizedResponse(1.0),
     "a truth rate above 1": lambda: privatile.RandomizedResponse(1.5),

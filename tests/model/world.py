@@ -270,9 +270,9 @@ class World:
             self._pending = []
             answers = answer(pairs)
             # The ledger has committed: these records have answered.
-            self._answered(run, book, answers[0].run, answers[0].round)
+            self._answered(run, book, answers[0].question.run, answers[0].question.round)
             counted = [answer.ones for answer in answers]
-            number = answers[0].round
+            number = answers[0].question.round
             if not self._pending and number in run.counts and run.counts[number] != counted:
                 raise Broken(f"round {number} was answered with {run.counts[number]}, then with {counted}")
             run.counts[number] = counted

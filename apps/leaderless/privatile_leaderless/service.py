@@ -316,7 +316,7 @@ class PeerService:
 
     def _release(self) -> None:
         try:
-            self.responder.release()
+            self.responder.account.release()
         except LedgerError as error:
             # The run is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))

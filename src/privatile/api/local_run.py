@@ -24,12 +24,13 @@ import numpy as np
 from privatile.api.division import Division
 from privatile.client.ledger.account import SpendingRules, release_run
 from privatile.client.ledger.integrity import KEY_BYTES, PersonKey, default_person_key, user_folder
-from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import check_begun, check_link, check_past
 from privatile.client.order.shuffle import HEAPS, ShuffledColumn, check_column, has_heaps
 from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
+from privatile.core.messages import Position
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -390,7 +391,9 @@ class LocalRun:
             claim(store)
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
-                    if not responder.is_unproven:  # then it repeats what was asked, and refuses what is new
+                    if (
+                        not responder.account.state().unproven
+                    ):  # then it repeats what was asked, and refuses what is new
                         responder.reserve(client.records)
             # A run belongs to the ledger it began with: written before anybody is asked.
             store.execute(_link_statements(self.ledger))

@@ -10,7 +10,6 @@ The coordinator's end of a broker connection: questions and welcomes out, answer
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import re
@@ -26,6 +25,7 @@ from nats.aio.client import Client as Nats
 from nats.aio.msg import Msg
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
+from privatile.core.decoding import json_value
 from privatile.errors import BrokerError, require
 from privatile.federation import wire
 from privatile.federation.monitoring import facts
@@ -293,7 +293,7 @@ class CoordinatorPort:
             if not self.lost.is_set():
                 log.warning("the broker did not confirm a question", extra=facts(reason=type(error).__name__))
             return ""
-        refusal = json.loads(reply.data).get("error")
+        refusal = json_value(reply.data).get("error")
         return "" if refusal is None else str(refusal.get("description", "no reason given"))
 
     async def welcome(self, client: str, payload: bytes) -> None:

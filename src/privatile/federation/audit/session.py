@@ -167,10 +167,7 @@ class Session:
             message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
             waiting, asked = self._answers.get(client), self._asked.get(client, ())
             if isinstance(message, AnswerMessage) and waiting is not None and not waiting.done():
-                answers = message.answers
-                if len(answers) == len(asked):
-                    checked = zip(answers, asked, strict=True)
-                    waiting.set_result(tuple(answer.check(question).ones for answer, question in checked))
+                waiting.set_result(tuple(one.ones for one in message.answers_to(asked, open_ended=False)))
 
     async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
         self.received.append(payload)

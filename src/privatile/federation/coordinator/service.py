@@ -127,7 +127,7 @@ class Measures:
             return
         self._measured = done
         for result in self._coordinator.results():
-            low, high = result.first_interval
+            low, high = result.shown.first.low, result.shown.first.high
             estimate = result.estimate if result.located else math.nan
             values = {"estimate": estimate, "interval_low": low, "interval_high": high, "width": high - low}
             for name, value in values.items():

@@ -138,7 +138,7 @@ class ClientService:
 
     async def _release(self) -> None:
         try:
-            await self._in_worker(self.responder.release)
+            await self._in_worker(self.responder.account.release)
         except LedgerError as error:
             # The study is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))
@@ -248,7 +248,7 @@ class ClientService:
             return  # not the reply to a hello of a moment ago
         self._last_welcome = message.nonce
         if message.study != self.study.digest:
-            self._outdated = not await self._in_worker(self.responder.asked)
+            self._outdated = not await self._in_worker(lambda: self.responder.account.state().asked)
             self._fail(
                 SiteRefusal(
                     "the coordinator runs another version of this study than the invitation's. Ask for the new "
