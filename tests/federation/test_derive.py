@@ -58,7 +58,7 @@ def begun(folder: Path, rounds: int = 400, **settings: Any) -> Federation:
             async with tasks(coordinator.run(), lost.run(), *(one.run() for one in others)) as (work, *_):
                 await until(lambda: run.coordinator.done >= 4)
                 lost.stop()
-                await until(lambda: bool(coordinator._paused_for))
+                await until(lambda: bool(coordinator.core.paused))
                 coordinator.stop()
                 await work
         run.store.close()

@@ -1,9 +1,9 @@
 """What must hold between organizations: sites, coordinator, wire, run file, record; nothing here needs a broker."""
 
-import asyncio
 import base64
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ Hit = Callable[[], None]
 
 INTAKE = "privatile.federation.coordinator.intake:AnswerIntake"
 SITE = "privatile.federation.site.responder:SiteResponder"
-RULES = "privatile.federation.coordinator.service"
 WIRE = "privatile.federation.wire"
 RECORDS = "privatile.records"
 
@@ -298,33 +297,33 @@ def a_run_is_finished_before_its_last_round(seams: Seams) -> None:
 @fault("tests/federation/test_lost_connections.py::test_a_deadline_begins_anew_after_a_lost_connection_or_a_restart")
 def a_round_closes_before_its_deadline(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
-        def may_close(*arguments: Any, late: bool) -> Any:
-            if not late:
+        def advance(rule: Any, state: Any, now: float, present: Any) -> Any:
+            if rule.agreed and now < state.since + rule.seconds:
                 hit()
-            return original(*arguments, late=True)
+                now = state.since + rule.seconds
+            return original(rule, state, now, present)
 
-        return may_close
+        return advance
 
-    seams.replace(f"{RULES}:may_close", make)
+    seams.replace("privatile.run.rounds:advance", make)
 
 
 @fault("tests/federation/test_lost_connections.py::test_a_deadline_begins_anew_after_a_lost_connection_or_a_restart")
 def a_deadline_goes_on_while_the_connection_is_lost(seams: Seams) -> None:
     """As if it were measured from the moment in which the round was asked first."""
-    asked_at: dict[tuple[str, int], float] = {}
+    asked_at: dict[int, float] = {}
 
     def make(original: Function, hit: Hit) -> Function:
-        def may_close(intake: Any, study: Any, tracks: Any, *, late: bool) -> Any:
-            number = next(iter(intake.questions.values()))[0].round
-            now = asyncio.get_running_loop().time()
-            overdue = now - asked_at.setdefault((study.digest, number), now) >= study.deadline
-            if overdue and not late:
+        def advance(rule: Any, state: Any, now: float, present: Any) -> Any:
+            since = asked_at.setdefault(state.number, now)
+            if rule.agreed and now - state.since < rule.seconds <= now - since:
                 hit()
-            return original(intake, study, tracks, late=late or overdue)
+                state = replace(state, since=since)
+            return original(rule, state, now, present)
 
-        return may_close
+        return advance
 
-    seams.replace(f"{RULES}:may_close", make)
+    seams.replace("privatile.run.rounds:advance", make)
 
 
 @fault("tests/federation/test_alarms.py::test_an_aborted_run_stays_aborted_whatever_is_noted_after_it")
@@ -389,15 +388,14 @@ def a_signature_has_several_texts(seams: Seams) -> None:
 @fault("tests/federation/test_lost_connections.py::test_a_broker_that_keeps_no_question_is_left")
 def a_broker_that_keeps_no_question_is_believed(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
-        async def last(self: Any, stream: str, subject: str) -> bytes:
-            found: bytes | None = await original(self, stream, subject)
-            if found is None:
+        async def look_up(self: Any, transport: Any) -> bool:
+            if not await original(self, transport):
                 hit()
-            return found or b""
+            return True
 
-        return last
+        return look_up
 
-    seams.replace("privatile.federation.connection:Connection.last", make)
+    seams.replace("privatile.federation.site.service:ClientService._look_up", make)
 
 
 # -- records

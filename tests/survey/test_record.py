@@ -401,7 +401,7 @@ def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch:
 
 def test_a_gateway_of_a_closed_survey_says_so(closed: SurveyFolder, tmp_path: Path) -> None:
     async def said(folder: SurveyFolder) -> list[str]:
-        service = SurveyService.of(folder)
+        service = SurveyService(folder)
         lines: list[str] = []
         await service.start(follow=False)
         try:

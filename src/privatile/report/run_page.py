@@ -22,10 +22,9 @@ import numpy as np
 from privatile import __version__
 from privatile.core.mechanism import IMPOSSIBLE
 from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of
-from privatile.errors import InputError
 from privatile.estimator.spec import RunSpec
 from privatile.report.charts import dots_chart, trajectory_chart
-from privatile.report.pages import BLUE, CITATION, FIGURE_FORMATS, GREY, render_page, write_figure
+from privatile.report.pages import BLUE, CITATION, GREY, render_page, write_report
 from privatile.report.survey_pages import shown_weeks, words_of
 from privatile.report.view import LevelHistory, LevelView, RunRecord, RunView, ThinPath
 from privatile.result.caveats import MAX_TO_ACT_ON
@@ -438,12 +437,8 @@ def _whose(finding: Finding, found: list[list[Finding]], view: RunView) -> str:
 
 
 def write_run_page(view: RunView, path: str | Path) -> Path:
-    """Write the page; returns where."""
-    target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a page must end in .html, a figure in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
-    target.write_text(run_page(view), encoding="utf-8")
-    return target
+    """Write the page, or for .svg, .pdf and .png a figure of the trajectory; returns where."""
+    return write_report(path, lambda: run_page(view), lambda: trajectory_figure(view))
 
 
 @dataclass(frozen=True)
@@ -460,10 +455,6 @@ class RunReporter:
         """A page for .html; a figure of the trajectory for .svg, .pdf and .png."""
         with closing(RunStore.from_bytes(self.copy)) as store:
             view = RunRecord(store).view(self.results)
-        if Path(path).suffix.lower() in FIGURE_FORMATS:
-            pass
-
-            return write_figure(path, lambda: trajectory_figure(view))
         return write_run_page(view, path)
 
 
