@@ -15,7 +15,7 @@ from privatile.federation.operations.folders import open_folder
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.records import read_record
 from privatile.report.groups import read_groups
-from privatile.report.view import read_results, read_view
+from privatile.run.view import RunView
 from privatile.survey.folder import SurveyFolder
 from tests.golden.old_files import unpack
 from tests.golden.snapshots import stored_files
@@ -33,7 +33,7 @@ def ledger(path: Path) -> object:
 
 
 def survey(path: Path) -> object:
-    return SurveyFolder(path).study().digest and read_view(path / "run.db").levels[0].result
+    return SurveyFolder(path).study().digest and RunView.read(path / "run.db", drawn=True).levels[0].result
 
 
 def said(*words: object) -> str:
@@ -56,9 +56,9 @@ RENAMED = "values is gone. Use value_kind"
 
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "groups": ("groups", read_groups, "Read it with the one that wrote it"),
-    "run": ("run.db", read_results, READER),
-    "run with levels": ("levels.db", read_results, READER),
-    "run that goes on": ("going.db", read_view, READER),
+    "run": ("run.db", RunView.read, READER),
+    "run with levels": ("levels.db", RunView.read, READER),
+    "run that goes on": ("going.db", RunView.read, READER),
     "record": ("record.json", read_record, READER),
     "peers' record": ("peers-record.json", read_record, READER),
     "survey's record": ("survey-record.json", read_record, READER),

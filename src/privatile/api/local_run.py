@@ -166,9 +166,7 @@ def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -
 
 log = logging.getLogger("privatile.client")
 
-UNDECLARED = (
-    "Leave out --value-kind continuous (values=), or declare --value-kind whole or step=NUMBER if all are multiples."
-)
+UNDECLARED = "Leave out --value-kind continuous (value_kind=), or declare --value-kind whole or step=NUMBER if all are multiples."
 
 Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
@@ -387,7 +385,7 @@ class LocalRun:
         the caller (`discard`), once the results are safe.
         """
         store = self.open_store()
-        coordinator = Coordinator(store, self.spec)
+        coordinator = Coordinator(store, self.spec, keep=True)
         if store.finished is None:
             claim(store)
             with self.ledger.transaction():  # all clients or none
@@ -401,7 +399,7 @@ class LocalRun:
             ask_rounds(coordinator, self._responders, progress, self.ledger)
             release_run(self.ledger, self._name)
         results = coordinator.results()
-        reporter = RunReporter(store.to_bytes(), results)
+        reporter = RunReporter(coordinator.stored_run(), self.spec)
         store.close()
         if not self.shared:
             self.ledger.close()

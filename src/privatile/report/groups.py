@@ -19,12 +19,12 @@ from privatile.errors import InputError, StoreError
 from privatile.inference.inference import settings_of_each
 from privatile.report.charts import Chart, dots_axis, dots_chart
 from privatile.report.pages import BLUE, GREY, render_page, write_report
-from privatile.report.view import RunRecord
 from privatile.result.compare import Comparisons
 from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.shown import plain
 from privatile.result.tables import Table
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -226,9 +226,8 @@ def common_value(values: Sequence[str]) -> str:
 
 def outcome(name: str, path: Path, report: Mapping[str, Any]) -> GroupOutcome:
     """One run's results as a group; none yet while it is still searching."""
-    with RunStore.open(path, read_only=True) as store:
-        found = tuple(RunRecord(store, store.spec.with_report(**report)).results())
-        records = sum(client.records for client in store.spec.clients)
+    view = RunView.read(path, **report)
+    found, records = view.results(), sum(client.records for client in view.spec.clients)
     return GroupOutcome(name, found, records, "" if any(found) else "still searching for the quantile")
 
 
