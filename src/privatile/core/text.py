@@ -180,6 +180,10 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
+    "watch": "Use `privatile status RUN --follow`; for `watch --once`, leave out --follow; for `watch --once --json`, "
+    "use `privatile report RUN --json`.",
+    "federation status": "Use `privatile status FOLDER`.",
+    "survey status": "Use `privatile status FOLDER`.",
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
 }
 """Command, or command and option, as it was typed -> what replaces it. An option stands for its keyword and its field
