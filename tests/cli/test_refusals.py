@@ -132,7 +132,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("report", "run.db", "-o", "page.txt"), "must end in .html"),
     (("report", "run.db", "--figure", "picture.xyz"), "must end in .svg"),
     (("watch", "run.db", "--once", "--json"), "privatile report RUN --json"),
-    (("status", "folder"), "status is gone. Use `privatile status FOLDER`"),
+    (("federation", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
     (("survey", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
     (("compare", "run.db", "run.db"), "--disjoint"),
     (("compare", "run.db", "run.db", "--disjoint"), "with itself"),
