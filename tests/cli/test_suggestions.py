@@ -25,7 +25,7 @@ from privatile.planning.options import read_options
         ("estimate x.csv --epsilonn 1", "Did you mean '--epsilon'?"),
         ("estimate x.csv --quantile 0.5", "Did you mean '--q'?"),
         ("estimate x.csv --confidence 0.9", "Did you mean '--confidence-level'?"),
-        ("federation status --jsn", "Did you mean '--json'?"),
+        ("federation check --jsn", "Did you mean '--json'?"),
     ],
 )
 def test_what_was_meant_is_named(words: str, hint: str) -> None:

@@ -51,7 +51,7 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
     assert (study.design, study.rounds, study.spec.design, study.weighting) == ("open", 0, "open", "given")
     assert study.spec.end is not None
     assert study.spec.end.date == "2036-12-31T00:00:00Z"
-    shown = call("federation", "status", folder).output
+    shown = call("status", folder).output
     assert "rounds       0, as many as it takes" in shown
     add_client(Directory(Path(folder)), "west", 1.0, 100, 0.2)
     assert Directory(Path(folder)).study().clients["north"].weight == pytest.approx(0.48)

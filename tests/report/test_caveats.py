@@ -66,7 +66,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
         path.read_text(encoding="utf-8")
         for path in (tmp_path / "from-file.html", result.report(tmp_path / "from-result.html"))
     ]
-    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["watch", str(path), "--once"]).output)
+    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["status", str(path)]).output)
     for text in texts:
         assert text in result.to_text()
         assert html.escape(text) in result.to_html()

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from privatile.api.groups import prepare_groups
-from privatile.federation.operations.status import beside
 from privatile.planning.options import Options
 from privatile.planning.preview import GroupPreview, GroupWidth, preview
 from privatile.report.groups import page_of
@@ -16,6 +15,7 @@ from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.result import ConfidenceInterval, QuantileResult, Results
 from privatile.result.shown import CONDITIONS, p_value_text
+from privatile.run.status import beside
 from tests.result.test_both_readings import AGES, run
 
 HALF_OPEN = open_on_one_side("half-open", at_low=True)

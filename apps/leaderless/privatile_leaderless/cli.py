@@ -229,7 +229,7 @@ def vote(
 ) -> None:
     """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone.
 
-    A vote cannot be taken back. `privatile federation status DIR` shows the votes that are cast and not yet decided.
+    A vote cannot be taken back. `privatile status DIR` shows the votes that are cast and not yet decided.
     """
     from privatile_leaderless.running import check_goes_on
     from privatile_leaderless.running import vote as cast

@@ -269,24 +269,23 @@ def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Pa
 
 def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
     assert "federation invite" not in (enrolled / "study" / "study.toml").read_text()
-    for command in (("status",), ("check",), ("invite",)):
+    for command in (("check",), ("invite",)):
         done = call("federation", *command, enrolled / "study")
         assert done.exit_code == 2
         assert "privatile peer enroll" in done.output
         assert "backup" not in done.output
     told = "Give your organization's folder, the one that `privatile peer enroll` made."
     for words in (
-        ("federation", "status"),
         ("federation", "check"),
         ("release", "--sign", enrolled / "record.json"),
-        ("watch", "--once"),
+        ("status",),
         ("dashboard",),
     ):
         done = call(*words, enrolled / "study")
         assert (done.exit_code, told in done.output) == (2, True), done.output
         assert "privatile serve" not in done.output
-    assert told in call("watch", "--once", enrolled / "study" / "run.db").output
-    assert "`privatile peer run" in call("watch", "--once", enrolled / "north").output  # the control: its own folder
+    assert told in call("status", enrolled / "study" / "run.db").output
+    assert "`privatile peer run" in call("status", enrolled / "north").output  # the control: its own folder
 
 
 @pytest.mark.network

@@ -28,7 +28,7 @@ COMMANDS = {
     "demo": "A first result from made-up salaries, beside the truth.",
     "estimate": "A quantile with its interval from a file or several.",
     "report": "A page about a run: the answer, the way there, what it cost.",
-    "watch": "Where a run stands, in the terminal.",
+    "status": "Where a run, a federation or a survey stands.",
     "dashboard": "Runs in a browser, one or several.",
     "plan": "How narrow an interval would be, and what it takes.",
     "compare": "The difference of quantiles of different people.",
@@ -50,7 +50,7 @@ COMMANDS = {
 
 MODULES = {
     **dict.fromkeys(("demo", "doctor", "completion"), "start"),
-    **dict.fromkeys(("report", "watch", "dashboard", "compare"), "see"),
+    **dict.fromkeys(("report", "status", "dashboard", "compare"), "see"),
     **dict.fromkeys(("simulate", "paper"), "research"),
     **dict.fromkeys(("enroll", "serve", "join", "release", "audit"), "federation"),
 }

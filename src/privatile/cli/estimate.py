@@ -116,7 +116,7 @@ def _previewed(groups: "GroupRuns") -> "GroupPreview":
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
-NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and watch. These records have answered."
+NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and status. These records have answered."
 
 
 @click.command()
@@ -250,7 +250,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @file(
     "--save",
     "RUN.DB",
-    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once. With "
+    "Keep the run, its questions and counts, for report, compare and status. Without it a result is printed once. With "
     "--by it is a folder with a file for every group.",
 )
 @flag("--spend-again", "Let records that have answered answer again; the ledger adds up what they spend.")

@@ -517,16 +517,6 @@ def check(directory: "Directory", as_json: bool) -> None:
 
 
 @federation.command()
-@ANY_FOLDER
-@json_flag("The state")
-def status(directory: "Directory", as_json: bool) -> None:
-    """Where the run stands."""
-    from privatile.federation.operations.status import read_status
-
-    echo_facts(read_status(directory), as_json)
-
-
-@federation.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("to", metavar="NEW", type=click.Path(path_type=Path))
 @click.option("--keys", is_flag=True, help="The secret keys too: once, to a safe place that other backups are not in.")
@@ -637,7 +627,7 @@ def demo(sites: int, once: bool) -> None:
         with running_demo(lambda line: echo(line, err=True), sites=sites, rounds=rounds) as running:
             directory = running.directory
             with page.running(directory.store_file):
-                echo(f"look        privatile federation status {directory.path}", err=True)
+                echo(f"look        privatile status {directory.path}", err=True)
                 echo(running.wait())
                 echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
                 page.linger()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import ask_first, json_flag
-from privatile.cli.printing import echo, echo_facts
+from privatile.cli.options import ask_first
+from privatile.cli.printing import echo
 from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def survey() -> None:
     privatile survey init pay --title "What we earn" --value "monthly salary" --unit € --epsilon 1 \\
         --range 0 20000 --codes 2000
     privatile survey serve pay
-    privatile survey status pay
+    privatile status pay
     privatile survey close pay
     privatile survey release pay -o record.json
     """
@@ -192,16 +192,6 @@ def serve(folder: "SurveyFolder", restored: bool, **address: Any) -> None:
         echo(line, err=True)
 
     serve_survey(folder, GatewayAddress(**address), say, files=page_files(), pages=SurveyPages(), restored=restored)
-
-
-@survey.command()
-@FOLDER
-@json_flag("The state")
-def status(folder: "SurveyFolder", as_json: bool) -> None:
-    """Where the survey stands: answers, codes spent, the result so far."""
-    from privatile.survey.serving import read_status
-
-    echo_facts(read_status(folder), as_json)
 
 
 @survey.command()
