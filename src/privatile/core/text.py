@@ -180,16 +180,13 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
-<<<<<<< HEAD
     "--log": "Use --scale, with the value log.",
     "--values": "Use --value-kind.",
     "--weights": "Use --client-weights.",
-=======
     "watch": "Use `privatile status RUN --follow`; for `watch --once`, leave out --follow; for `watch --once --json`, "
     "use `privatile report RUN --json`.",
     "federation status": "Use `privatile status FOLDER`.",
     "survey status": "Use `privatile status FOLDER`.",
->>>>>>> main
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
     "federation add --weight": "Use --client-weight.",
     "federation derive --weight": "Use --client-weights.",
