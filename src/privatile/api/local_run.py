@@ -166,7 +166,10 @@ def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -
 
 log = logging.getLogger("privatile.client")
 
-UNDECLARED = "Leave out --value-kind continuous (value_kind=), or declare --value-kind whole or step=NUMBER if all are multiples."
+UNDECLARED = (
+    "Leave out --value-kind continuous (value_kind=), or declare --value-kind whole or step=NUMBER if all are "
+    "multiples."
+)
 
 Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
