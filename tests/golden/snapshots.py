@@ -41,6 +41,7 @@ CHANGES = (
     (rf"\b({re.escape(__version__)}|0\.1\.0)\b", "(version)"),
     (r"\(build [0-9a-f]{12}\)", "(build)"),
     (r"run-[0-9a-f]{16}", "(run)"),
+    (r"ledger-[0-9a-f]{32}\.key", "(key)"),
     (r"/\S*/(?=snapshots-here/)", "/"),
     (r"within (1e-09|0\.001) standard errors", "within (a tolerance)"),  # the second in a file of another build
 )
