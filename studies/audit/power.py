@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.checks import find_ratio, run_checks
+from privatile.federation.audit.checks import CHECKS, find_ratio, run_checks
 from privatile.federation.audit.plan import Asks, Plan, make_plan
 from privatile.federation.audit.statistics import Counts
 

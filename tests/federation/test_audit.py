@@ -13,7 +13,7 @@ from scipy import stats
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.audit.audit import audit, has_trace, own_client, traces_of
-from privatile.federation.audit.checks import WHOLE_SHARE, ratio_finding
+from privatile.federation.audit.checks import CHECKS, WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
 from privatile.federation.audit.statistics import clopper_pearson, ratio_bounds, reports_needed
 from tests.federation.broken_clients.simulated import Honest, failures
