@@ -50,7 +50,6 @@ OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
     "run that goes on": ("going.db", lambda path: read_view(path).done == 25),
     "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest),
     "study of peers": ("peers/north", lambda path: open_folder(path).study().digest),
-    "invitation": ("federation/organizer/invitations/north.json", lambda path: read_invitation(path).client == "north"),
     "enrolment": ("federation/north/north.enrolment.json", lambda path: read_enrolment(path).keys.fingerprint),
     "survey": ("survey", survey),
     "experiment": ("store.db", lambda path: "1 of 1 cells" in said("simulate", "show", path)),
@@ -62,6 +61,7 @@ READER = "d3633e0a"
 
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "groups": ("groups", read_groups, "Read it with the one that wrote it"),
+    "invitation": ("federation/organizer/invitations/north.json", read_invitation, READER),
     "record": ("record.json", read_record, READER),
     "peers' record": ("peers-record.json", read_record, READER),
     "survey's record": ("survey-record.json", read_record, READER),

@@ -22,12 +22,13 @@ from privatile.estimator.settings import parse_values
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import NAME
 from privatile.records.keys import KeyPair, PublicKeys, verify
+from privatile.records.signing import READS_OLDER
 from privatile.run.certificates import certificate_fingerprint, parse_certificate
 from privatile.run.files import read_json, write_json
 
-InvitationFormat = Literal[2]
-INVITATION: InvitationFormat = 2
-"""2: a study says what is declared about the values."""
+InvitationFormat = Literal[3]
+INVITATION: InvitationFormat = 3
+"""3: of a federation whose answers have a length per level, and positions as pairs."""
 
 EnrolmentFormat = Literal[1]
 ENROLMENT: EnrolmentFormat = 1
@@ -210,7 +211,14 @@ def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; anything missing, extra or inconsistent is refused."""
-    file = read_json(path, _InvitationFile, "an invitation of this version of privatile")
+    what = "an invitation of this version of privatile"
+    found = read_json(path, dict[str, Any], what).get("privatile_invitation")
+    if type(found) is int and found < INVITATION:
+        raise InputError(
+            f"{path}: is an invitation of format {found}; this privatile reads format {INVITATION}. Ask for a new one, "
+            f"or join with commit {READS_OLDER} of privatile, which reads format 2."
+        )
+    file = read_json(path, _InvitationFile, what)
     try:
         study = FederationStudy.from_dict(file.study)
         if study.digest != file.study_hash:
