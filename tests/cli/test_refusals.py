@@ -91,7 +91,7 @@ def run(*arguments: object) -> Result:
 DATA = ("--value", "pay", "--epsilon", "1", "--range", "0", "100")
 ASK = ("estimate", "data.csv", *DATA)
 ONE_VALUE = ("--value", "pay", "--q", "0.5", "--epsilon", "1")
-FEDERATION = ("federation", "init", "new", "--client", "a", "--client", "b", "--records", "500", *ONE_VALUE)
+FEDERATION = ("federation", "init", "new", "--add-client", "a", "--add-client", "b", "--records", "500", *ONE_VALUE)
 SURVEY = ("survey", "init", "new", "--title", "Pay", "--codes", "100", "--address", "https://a.example", *ONE_VALUE)
 RUNS = ["gone.db", "folder", "junk.db", "data.csv", "cut.db", "torn.db", "format.db", "blank.db", "other.db"]
 REFUSED: list[tuple[tuple[object, ...], str]] = [
@@ -103,8 +103,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("estimate", "gone.toml"), "gone.toml cannot be read: no such file"),
     ((*ASK, "--until-width", -1), "positive width"),
     ((*ASK, "--until-width", "nan"), "positive width"),
-    ((*ASK, "--values", "halves"), "values must be any, continuous, whole or step=NUMBER"),
-    ((*ASK, "--values", "step=0"), "values must be any, continuous, whole or step=NUMBER"),
+    ((*ASK, "--value-kind", "halves"), "value_kind must be any, continuous, whole or step=NUMBER"),
+    ((*ASK, "--value-kind", "step=0"), "value_kind must be any, continuous, whole or step=NUMBER"),
     ((*ASK, "--design", "straddle", "--interval", "paper"), "need a design that follows the quantile"),
     ((*ASK, "--design", "paper-c1", "--interval", "smooth"), "needs cohort mode"),
     ((*ASK, "--design", "rounds", "--mode", "local", "--until-width", 5), "needs cohort mode"),
@@ -158,8 +158,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("plan", "--records", 1000, "--epsilon", 1, "--q", 1), r"inside \(0, 1\)"),
     (("plan", "--records", 1000, "--epsilon", 1, "--population", "normal", "--runs", 0), "--runs"),
     (("plan", "--records", 1000, "--epsilon", 1, "--population", "banana"), "takes one of"),
-    (("plan", "--client", "a=1000,1", "--client", "a=1000,1"), "more than once"),
-    (("plan", "--client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
+    (("plan", "--add-client", "a=1000,1", "--add-client", "a=1000,1"), "more than once"),
+    (("plan", "--add-client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
     (("simulate", "run", "gone.toml", "--store", "s.db"), "gone.toml"),
     (("simulate", "run", "tiny.toml", "--store", "run.db"), "not the store of an experiment"),
     (("simulate", "run", "tiny.toml", "--store", "gone/s.db"), "cannot be written"),
@@ -174,10 +174,10 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("serve", "gone", "--ops-port", 99999), "--ops-port"),
     (("enroll", "gone.json"), "no such file"),
     (("join", "data.csv", "--source", "data.csv", "--value", "pay"), "invitation"),
-    (("federation", "init", "new", "--client", "n", "--range", 0, 1, "--records", 300), "epsilon: is missing"),
+    (("federation", "init", "new", "--add-client", "n", "--range", 0, 1, "--records", 300), "epsilon: is missing"),
     *(
         (
-            ("federation", "init", "new", "--client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),
+            ("federation", "init", "new", "--add-client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),
             "records: must be a whole number",
         )
         for records in ("nan", "inf", "300.5")

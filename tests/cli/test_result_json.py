@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     privatile.estimate(made, save=folder / "one.db", rng=1, **common)
     privatile.estimate(made, q=(0.25, 0.5, 0.9), simultaneous=True, save=folder / "three.db", rng=2, **common)
     privatile.estimate(few, save=folder / "few.db", rng=3, **{**common, "rounds": None})
-    privatile.estimate(made, values="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
+    privatile.estimate(made, value_kind="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
     (folder / "rows.csv").write_text("pay\n" + "\n".join(f"{value:.2f}" for value in rng.normal(50, 10, 300)) + "\n")
     return folder
 

@@ -48,8 +48,9 @@ def finish(process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> int:
 def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     made = call(
-        "federation", "init", str(folder), "--client", "north", "--client", "south", "--epsilon", "1", "--epsilon",
-        "south=2", "--records", "2000", "--range", "0", "100", "--rounds", "60", "--port", str(free_port()),
+        "federation", "init", str(folder), "--add-client", "north", "--add-client", "south", "--epsilon", "1",
+        "--epsilon", "south=2", "--records", "2000", "--range", "0", "100", "--rounds", "60",
+        "--port", str(free_port()),
     )  # fmt: skip
     assert made.exit_code == 0, made.output
     assert "it holds no secret" in made.output
@@ -125,7 +126,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
 
 
 def test_epsilon_has_no_default(tmp_path: Path) -> None:
-    told = call("federation", "init", str(tmp_path / "f"), "--client", "a", "--records", "500", "--range", "0", "1")
+    told = call("federation", "init", str(tmp_path / "f"), "--add-client", "a", "--records", "500", "--range", "0", "1")
     assert told.exit_code == 2
     assert "never by default" in told.output
     assert not (tmp_path / "f").exists()

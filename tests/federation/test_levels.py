@@ -134,8 +134,8 @@ def test_the_most_levels_fit_into_an_answer() -> None:
 def test_init_takes_several_levels(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     call(
-        "federation", "init", str(folder), "--client", "north", "--epsilon", "1", "--records", "3000", "--range", "0",
-        "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
+        "federation", "init", str(folder), "--add-client", "north", "--epsilon", "1", "--records", "3000", "--range",
+        "0", "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
     )  # fmt: skip
     assert load_study(folder / "study.toml").levels == LEVELS
     assert "levels" in call("status", str(folder))

@@ -22,7 +22,7 @@ IN_100 = ("--value", "pay", "--range", "0", "100")
 DATA = ("--value", "pay", "--epsilon", "1", "--range", "0", "100")
 ASK = ("estimate", "data.csv", *DATA)
 ONE = ("--value", "pay", "--q", "0.5", "--epsilon", "1", "--range", "0", "100")
-FEDERATION = ("federation", "init", "new", "--client", "a", "--client", "b", "--records", "500", *ONE)
+FEDERATION = ("federation", "init", "new", "--add-client", "a", "--add-client", "b", "--records", "500", *ONE)
 SURVEY = ("survey", "init", "new", "--title", "Pay", "--codes", "100", "--address", "https://a.example", *ONE)
 PEOPLE_PLAN = ("plan", "--epsilon", 1, "--width", 2)
 
@@ -44,15 +44,15 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     (*ASK, "--client", "town"),
     (*ASK, "--person", "name"),
     (*ASK, "--weight", "weight"),
-    (*ASK, "--weights", "precision"),
-    (*ASK, "--weights", "gone.csv"),
+    (*ASK, "--client-weights", "precision"),
+    (*ASK, "--client-weights", "gone.csv"),
     (*ASK, "--only", "west"),
     (*ASK, "--by", "town"),
     (*ASK, "--by", "region", "--only", "north"),
     (*ASK, "--overall-share", 0.2),
     (*ASK, "--until-width", -1),
-    (*ASK, "--values", "halves"),
-    (*ASK, "--values", "step=0"),
+    (*ASK, "--value-kind", "halves"),
+    (*ASK, "--value-kind", "step=0"),
     (*ASK, "--design", "fibonacci"),
     (*ASK, "--design", "straddle", "--interval", "paper"),
     (*ASK, "--design", "paper-c1", "--interval", "smooth"),
@@ -84,7 +84,7 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     ("report", "run.db", "-o", "gone/page.html"),
     ("report", "run.db", "-o", "page.txt"),
     ("report", "run.db", "--figure", "picture.xyz"),
-    ("report", "run.db", "--values", "halves"),
+    ("report", "run.db", "--value-kind", "halves"),
     ("report", "altered-groups", "-o", "page.html"),
     ("status", "gone.db"),
     ("watch", "run.db", "--once"),
@@ -107,7 +107,7 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     (*PEOPLE_PLAN, "--like", "none.db"),
     ("plan", "--records", 1000, "--epsilon", "nan"),
     ("plan", "--records", 1000, "--epsilon", 1, "--population", "banana"),
-    ("plan", "--client", "a=1000,1", "--client", "a=1000,1"),
+    ("plan", "--add-client", "a=1000,1", "--add-client", "a=1000,1"),
     ("simulate", "run", "gone.toml", "--store", "s.db"),
     ("simulate", "run", "wrong.toml", "--store", "s.db"),
     ("simulate", "run", "tiny.toml", "--store", "run.db"),
@@ -172,9 +172,9 @@ CALLS: dict[str, Callable[[], object]] = {
     "too few for the rounds": call(data={"north": [1.0] * 10}),
     "missing values that fail": call(data={"north": [1.0, float("nan")] * 100}, missing="fail"),
     "a flag as text": call(not_private="yes"),
-    "weights by precision": call(weights="precision"),
-    "weights below 0": call(weights={"north": -0.5, "south": 1.5}),
-    "weights of another sum": call(weights={"north": 0.5, "south": 0.8}),
+    "weights by precision": call(client_weights="precision"),
+    "weights below 0": call(client_weights={"north": -0.5, "south": 1.5}),
+    "weights of another sum": call(client_weights={"north": 0.5, "south": 0.8}),
     "rounds as text": call(rounds="many"),
     "a client left out that is none": call(leave_out="west"),
     "everybody left out": call(leave_out=("north", "south")),

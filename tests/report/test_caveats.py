@@ -99,7 +99,7 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
 
 
 def test_a_comparison_carries_those_of_both(tmp_path: Path) -> None:
-    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", values="continuous")
+    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", value_kind="continuous")
     text = compare(first, second, disjoint=True).to_text()
     only = next(caveat.text for caveat in second.caveats if caveat.code == "file")
     assert f"- second: {only}" in text

@@ -152,7 +152,7 @@ def test_an_end_that_was_fixed_beforehand_has_its_own_interval(tmp_path: Path, e
 
 
 def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
-    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), values="continuous")
+    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), value_kind="continuous")
     coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", spec))
     answer(coordinator, 100)
     with pytest.raises(StoreError, match="cannot end by its date"):

@@ -260,7 +260,7 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
         (["--codes", 3, "--stratum", "a=3"], "--codes N, or --stratum NAME=N"),
         (["--stratum", "a"], "NAME=NUMBER OF CODES"),
         (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
-        (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
+        (["--stratum", "a=3", "--stratum-weight", "b=1"], "which is no stratum"),
         (["--codes", 3, "--end-date", "2020-01-01"], "which is past"),
         (["--codes", 3, "--end-answers", 4], "at most the number of codes, 3; got 4"),
         (["--codes", 3, "--language", "es"], "the page does not speak 'es'. It speaks en, de, fr."),

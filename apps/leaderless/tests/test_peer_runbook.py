@@ -106,7 +106,7 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
     async def new_key() -> None:
         await drill.stop(third)
         before = folders[third].key().public
-        line = "privatile peer enroll INVITATION DIR --client NAME --new-key"
+        line = "privatile peer enroll INVITATION DIR --as-client NAME --new-key"
         said = drill.type(line, third, INVITATION=drill.invitation, NAME=third)
         (fingerprint,) = re.findall(r"^ *your fingerprint +(\S.*)$", said, re.M)
         line = "privatile peer vote DIR --key FILE --fingerprint FINGERPRINT"

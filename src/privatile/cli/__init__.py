@@ -56,9 +56,6 @@ MODULES = {
 }
 """Command -> the module of `privatile.cli` that holds it, where it is not of the same name."""
 
-OLDER_NAMES = {"study": "simulate"}
-"""Names that still work but are not listed."""
-
 NO_COMMAND = re.compile(r"No such command '([\w-]+)'.*")
 """What click says of a command of a group that is not there."""
 
@@ -75,7 +72,6 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the command's module."""
-        name = OLDER_NAMES.get(name, name)
         for known in extensions.KNOWN:
             if name == known.command:
                 return extensions.find(known).command()

@@ -122,7 +122,9 @@ Kind = Literal["run", "groups", "experiment", "paper"]
     help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, groups or several runs as dots with "
     "whiskers, an experiment's coverage and error, the paper's tables beside the printed ones.",
 )
-@text("--values", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER.")
+@text(
+    "--value-kind", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER."
+)
 @choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
 @flag("--simultaneous", "Of groups or several runs: intervals that hold all at once, not each by itself.")
 @number("--confidence-level", "LEVEL", "Of groups or several runs (as they were asked; 0.95).")
@@ -133,7 +135,7 @@ def report(
     sources: tuple[Path, ...],
     output: Path | None,
     figure: tuple[Path, ...],
-    values: str | None,
+    value_kind: str | None,
     interval: str | None,
     simultaneous: bool | None,
     confidence_level: float | None,
@@ -152,7 +154,7 @@ def report(
     privatile report run.db -o report.html
     privatile report run.db --json
     privatile report regions --csv
-    privatile report ages.db --values whole
+    privatile report ages.db --value-kind whole
     privatile report run.db --figure trajectory.pdf
     privatile report regions -o regions.html --figure regions.pdf
     privatile report 2024.db 2025.db 2026.db -o years.html
@@ -161,7 +163,12 @@ def report(
     """
     source = sources[0]
     kind, path = find(source) if len(sources) == 1 else ("groups", source)
-    given = {"values": values, "interval": interval, "simultaneous": simultaneous, "confidence_level": confidence_level}
+    given = {
+        "value_kind": value_kind,
+        "interval": interval,
+        "simultaneous": simultaneous,
+        "confidence_level": confidence_level,
+    }
     reported = {name: value for name, value in given.items() if value is not None}
     for name in reported:
         if kind not in ("run", "groups") or (kind == "run" and name in ("simultaneous", "confidence_level")):
@@ -259,7 +266,9 @@ def find(source: Path) -> tuple[Kind, Path]:
 @click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
 @click.option("--simultaneous", is_flag=True, help="The intervals of all differences hold at once.")
-@text("--values", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER.")
+@text(
+    "--value-kind", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A page with all differences (.html).")
 @click.option(
     "--figure",
@@ -275,7 +284,7 @@ def compare(
     level: float | None,
     confidence_level: float,
     simultaneous: bool,
-    values: str | None,
+    value_kind: str | None,
     output: Path | None,
     figure: tuple[Path, ...],
     as_json: bool,
@@ -289,7 +298,7 @@ def compare(
     privatile compare sexes
     privatile compare 2024.db 2025.db 2026.db --disjoint --simultaneous -o years.html --figure years.pdf
     """
-    reported = {} if values is None else {"values": values}
+    reported = {} if value_kind is None else {"value_kind": value_kind}
     facts: Any
     drawn: Any
     if len(runs) == 2:
