@@ -32,14 +32,11 @@ from privatile.run.rounds import (
     must_wait_for,
     wakes_at,
 )
-from privatile.run.state import KINDS, silent_rounds
+from privatile.run.state import KINDS, event_tone, log_level, silent_rounds
 
 log = logging.getLogger("privatile.federation.coordinator")
 
 End = Literal["finished", "stopped", "aborted"]
-
-GOOD_NEWS = ("finished", "resumed", "broker back", "started", "stopped")
-"""Events that nobody has to act on."""
 
 MAX_GRACE = 10.0
 """Seconds that an open round waits for answers under way once it closes: a late one is spent and not counted."""
@@ -327,8 +324,7 @@ class CoordinatorCore:
     def record(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
         self.journal.note(kind, text, client, number)
-        level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
-        log.log(level, kind, extra=facts(reason=text, client=client, round=number))
+        log.log(log_level(event_tone(kind)), kind, extra=facts(reason=text, client=client, round=number))
 
     def record_some(self, kind: str, text: str, client: str | None = None) -> None:
         """The same for what others can cause again and again: not every one is written."""

@@ -30,7 +30,6 @@ from privatile.run.state import (
     awaiting,
     is_aborted,
     is_lasting,
-    is_stopped,
     last_events,
     read_alarms,
 )
@@ -120,7 +119,7 @@ class Journal:
 
     def stopped(self) -> bool:
         """Whether the coordinator was stopped, and has not been started again."""
-        return is_stopped(self._store)
+        return is_lasting(self._store, "stopped")
 
     def lasts(self, kind: str) -> bool:
         """Whether a condition such as `no broker` has begun and not ended."""
