@@ -62,7 +62,8 @@ def settled(text: str) -> str:
 
 def called(*words: object) -> Result:
     """A command's end, printed for a terminal of 100 columns."""
-    with patch("privatile.core.extensions.installed", list):
+    # Without a handler of its own a warning is printed, with one, as in a test run, it is not.
+    with patch("privatile.core.extensions.installed", list), patch("logging.lastResort", None):
         return CliRunner().invoke(command, [str(word) for word in words], env=WIDTH)
 
 
