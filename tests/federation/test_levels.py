@@ -24,8 +24,8 @@ from privatile.federation.wire import (
     LARGEST_ANSWER,
     LARGEST_ASK,
     MOST_LEVELS,
-    AnswerMessage,
-    AskMessage,
+    RoundAnswers,
+    RoundQuestions,
     read_message,
 )
 from privatile.records import canonical, read_record, write_record
@@ -109,7 +109,7 @@ def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> No
             name: tuple(Question(made.run, 10, level, 2 / 3, terms.records) for level in made.asked_levels)
             for name, terms in made.clients.items()
         }
-        return len(AskMessage.of(made.digest, asked).pack(KeyPair.generate()))
+        return len(RoundQuestions.of(made.digest, asked).pack(KeyPair.generate()))
 
     assert 0.98 * LARGEST_ASK < ask(study(13)) < LARGEST_ASK
     with pytest.raises(InputError, match="fewer levels"):
@@ -127,18 +127,18 @@ def test_the_most_levels_fit_into_an_answer() -> None:
         )
         for k in range(MOST_LEVELS)
     )
-    message = AnswerMessage.of("0" * 64, answers)
+    message = RoundAnswers.of("0" * 64, answers)
     assert read_message(message.pack(key), key.public.signer, LARGEST_ANSWER) == message
 
 
 def test_init_takes_several_levels(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     call(
-        "federation", "init", str(folder), "--client", "north", "--epsilon", "1", "--records", "3000", "--range", "0",
-        "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
+        "federation", "init", str(folder), "--add-client", "north", "--epsilon", "1", "--records", "3000", "--range",
+        "0", "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
     )  # fmt: skip
     assert load_study(folder / "study.toml").levels == LEVELS
-    assert "levels" in call("federation", "status", str(folder))
+    assert "levels" in call("status", str(folder))
     shown = call(
         "enroll", str(folder / "invitations" / "north.json"), "--site", str(tmp_path / "site"), "--max-epsilon", "1"
     )
@@ -203,8 +203,8 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     for level in LEVELS:
         assert any(f"at level {level:g} is the one the counts give" in text for text in checked.passed)
     assert any("all 40 signatures" in text for text in checked.passed)  # one per round and client, over all its counts
-    assert "levels       0.1, 0.5, 0.9\n" in call("federation", "status", folder)
-    assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
+    assert "levels       0.1, 0.5, 0.9\n" in call("status", folder)
+    assert json.loads(call("status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
     call("report", folder, "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     for result in run_results(finished.directory):

@@ -29,10 +29,9 @@ from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
 from privatile.core.messages import Answer, Position
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage
+from privatile.federation.wire import RoundAnswers, RoundQuestions, Signed
 from privatile.paper.tables import compare, paper_experiment
 from privatile.simulation.default_design import displayed_intervals
 from privatile.simulation.experiment import Protocol
@@ -123,15 +122,15 @@ def runs(folder: Path) -> dict[str, object]:
     # of relaxations that ends in ½, or in which group the misfit counts a round that lies on the border of two.
     first = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, save=auto, **common)
     paper = estimate(FEW, epsilon=1, rng=2, design="paper-log", save=log, **common)
-    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, values="continuous", save=tuned, **common)
+    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, value_kind="continuous", save=tuned, **common)
     estimate(TWO, epsilon=1, rng=13, rounds=90, save=other, **common)
     levels = estimate(THREE, q=(0.25, 0.5, 0.9), epsilon=2, rng=14, rounds=90, simultaneous=True, **common)
     own = {"east": 0.4, "north": 0.5, "south": 0.6}
-    incomes = {"scale": "log", "range": (1e3, 1e6), "weights": "size"}
+    incomes = {"scale": "log", "range": (1e3, 1e6), "client_weights": "size"}
     results = {
         "auto": first,
         "declared continuous": continuous,
-        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, values="whole", **common),
+        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, value_kind="whole", **common),
         "paper-log": paper,
         "target file": estimate(THREE, epsilon=BUDGETS, rng=5, rounds=60, target="file", **common),
         "until width": estimate(THREE, epsilon=3, rng=6, rounds=61, until_width=4.0, **common),
@@ -177,25 +176,26 @@ def released(folder: Path) -> dict[str, object]:
     messages = []
     while (rounds := run.coordinator.rounds()) is not None:
         number = rounds[0].questions[0].round
-        answers: dict[str, Accepted] = {}
+        answers: dict[str, Signed[RoundAnswers]] = {}
         for k, (name, terms) in enumerate(clients.items()):
             if (name, number) == ("north", 7):
                 continue  # one round without an answer of this client
             asked = [one.questions[k] for one in rounds]
             yes = [0.5 + terms.mechanism.truth_rate * (0.5 - NormalDist(50, 10).cdf(one.query)) for one in asked]
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
-            message = AnswerMessage.of(
+            message = RoundAnswers.of(
                 study.digest,
                 [Answer(one, name, count, Position(number)) for one, count in zip(asked, ones, strict=True)],
             )
-            signature = message.pack(keys[name]).rpartition(b"\n")[2]
-            answers[name] = Accepted(tuple(ones), message.ledger, keys[name].public.signer, signature)
+            signature = message.pack(keys[name]).rpartition(b"\n")[2].decode()
+            answers[name] = Signed(message, keys[name].public.signer, signature)
             messages.append(message.text().decode())
         if number == 1:
             questions = {name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(clients)}
-            messages.append(AskMessage.of(study.digest, questions).text().decode())
+            messages.append(RoundQuestions.of(study.digest, questions).text().decode())
         counts = [
-            [answers[name].ones[place] if name in answers else None for name in clients] for place in range(len(rounds))
+            [answers[name].body.ones[place] if name in answers else None for name in clients]
+            for place in range(len(rounds))
         ]
         run.coordinator.accept(counts, run.journal.evidence_rows(number, answers))
     run.coordinator.finish()
@@ -272,7 +272,7 @@ def paper_rows(folder: Path) -> dict[str, object]:
 
 def plans() -> dict[str, object]:
     """What `privatile plan` prints."""
-    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--width", 0.02)
+    named = ("plan", "--q", 0.8, "--add-client", "north=20000,1,1", "--add-client", "south=5000,2,3", "--width", 0.02)
     checked = ("plan", "--clients", 4, "--records", 5000, "--epsilon", 1, "--population", "normal:50,10", "--runs", 20)
     return {
         "named": json.loads(said(*named, "--json")),

@@ -23,13 +23,13 @@ CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the 
     ("options", "said", "unsaid"),
     [
         ({}, BOTH_SIDES, MEAN),
-        ({"values": "continuous"}, CURVE, MEAN),
+        ({"value_kind": "continuous"}, CURVE, MEAN),
         ({"interval": "self-normalized"}, MEAN, CURVE),
         # The law of each look's own path takes seconds.
         *([({"design": "paper-c1", "interval": "paper"}, MEAN, CURVE)] if os.environ.get("PRIVATILE_LONG") else []),
         ({"design": "rounds"}, CURVE, MEAN),
         ({"until_width": 40.0}, BOTH_SIDES, MEAN),
-        ({"until_width": 12.0, "values": "continuous"}, "at every look at once", MEAN),
+        ({"until_width": 12.0, "value_kind": "continuous"}, "at every look at once", MEAN),
     ],
 )
 def test_the_chart_says_where_the_estimate_comes_from(
@@ -66,7 +66,7 @@ def test_several_levels_are_told_apart(tmp_path: Path) -> None:
     assert page.count('<table class="clients') == 3
     for name in ("The lower quartile", "The median", "The 0.9 quantile"):
         assert page.count(f'<th scope="row">{name}</th>') == 1
-    shared = [each for each in findings(view, view.levels[0]) if each.title == "Everybody answered"]
+    shared = [each for each in findings(view, view.levels[0]) if each.code == "everybody"]
     assert len(shared) == 1
     assert page.count(f"<p>{escape(shared[0].text)}</p>") == 1
     facts = re.search(r'class="facts stack">(.*?)</table>', page, re.S)

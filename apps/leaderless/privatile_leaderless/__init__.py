@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from privatile.federation.setup.folder import Directory
     from privatile.federation.study import FederationStudy
     from privatile.records.verification import Checks
+    from privatile.run.state import Tone
     from privatile.run.tables import FolderFacts
 
 __all__ = ["extension"]
@@ -71,11 +72,20 @@ TABLES = (
 """What a peer keeps in the run's file besides (`peer_file`)."""
 
 
+EVENTS: "dict[str, Tone]" = {
+    **dict.fromkeys(("ended", "log back", "begun", "vote"), "good"),
+    **dict.fromkeys(("closed without", "unsigned", "restored file"), "note"),
+    **dict.fromkeys(("log lost", "refused", "other history", "two answers", "astray", "behind"), "worry"),
+}
+"""What happens in a run of peers besides what happens in every federation (`privatile.run.state.EVENTS`)."""
+
+
 class _Leaderless:
     """What privatile asks of this extension (`privatile.core.extensions.Extension`)."""
 
     tables: tuple[str, ...] = TABLES
     lasting: Mapping[str, str] = {"log lost": "log back"}
+    events: "Mapping[str, Tone]" = EVENTS
     sign_of_life = ("last entry in the log", "last entry")
     joins = "privatile peer run"
     remarks: Mapping[str, str] = {"tolerate": "  # organizations that may lie; there is no coordinator"}
@@ -108,7 +118,7 @@ class _Leaderless:
     def refusal(self, path: Path) -> str:
         text = (
             f"{path}: this study has no coordinator, so nobody serves or joins it, and nobody decides alone. Each "
-            "organization enrolls with `privatile peer enroll INVITATION DIR --client NAME`, and takes part with "
+            "organization enrolls with `privatile peer enroll INVITATION DIR --as-client NAME`, and takes part with "
             "`privatile peer run DIR`. See `privatile peer --help`."
         )
         if (path / PEER_FILE).is_file():

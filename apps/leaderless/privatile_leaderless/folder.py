@@ -26,7 +26,7 @@ from privatile.records.keys import KeyPair, read_key, same_fingerprint
 from privatile.run.certificates import issue_broker, make_authority
 from privatile.run.files import read_json, replace_file, write_json
 from privatile.run.run_file import RunStore
-from privatile.run.state import is_aborted, is_finished
+from privatile.run.state import is_aborted
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
 from privatile_leaderless.cluster import cluster_text
 from privatile_leaderless.peer_file import abort_voters
@@ -161,7 +161,7 @@ class PeerFolder(Directory):
 
     def status_facts(self, store: RunStore | None) -> tuple[dict[str, Any], list[str]]:
         """What a status says besides, as plain values and as lines; `store` is None before the run has begun."""
-        voters = () if store is None or is_aborted(store) or is_finished(store) else abort_voters(store)
+        voters = () if store is None or is_aborted(store) or store.finished is not None else abort_voters(store)
         needed = quorums.signing(self.study())
         lines = [f"votes        {len(voters)} of {needed} votes to abort: {', '.join(voters)}"] if voters else []
         return {"peer": self.client, "abort_votes": list(voters), "abort_votes_needed": needed}, lines

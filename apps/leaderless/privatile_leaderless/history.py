@@ -8,13 +8,14 @@ the log, and a replica can go back to any of its rounds.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from privatile.core.messages import Position
 from privatile.core.text import canonical_json
 from privatile.errors import ProtocolError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
-from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import Link
+from privatile.federation.wire import RoundAnswers, Signed
 from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Coordinator
 from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
@@ -55,14 +56,14 @@ class RoundRecord(NamedTuple):
     chain: str
     """The value after it."""
     stored: tuple[StoredRound, ...]
-    accepted: Mapping[str, Accepted]
+    accepted: Mapping[str, Signed[RoundAnswers]]
 
 
 class _Mark(NamedTuple):
     """The state right after a closed round."""
 
     abort_voters: set[str]
-    links: dict[str, Link]
+    links: dict[str, Position]
     restored: dict[str, int]
     quarantined: dict[str, Quarantine]
     tracks: list[tuple[RoundState, Ask | None, Reason | None]]
@@ -82,7 +83,7 @@ class History:
         self.chains = [self._first]
         self.coordinator = Coordinator(RunStore.create(":memory:", self.study.run, self.study.spec))
         self.abort_voters: set[str] = set()
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, Position] = {}
         """The last link of each peer's ledger, by counted answers."""
         self.restored: dict[str, int] = {}
         """The round in which a peer's ledger was last restored."""
@@ -200,7 +201,7 @@ class History:
         record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted)
         self.records.append(record)
         self.chains.append(record.chain)
-        self.links.update((name, one.ledger) for name, one in accepted.items())
+        self.links.update((name, one.body.ledger) for name, one in accepted.items())
         self.notes, self._note_bytes = [], 0
         self.quarantined = {
             name: Quarantine(IMPOSSIBLE_SHARE, number) for name in impossible_clients(self.coordinator.tracks)

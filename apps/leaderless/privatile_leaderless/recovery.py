@@ -1,10 +1,11 @@
-"""A new log after a lost one: where it begins, and the rounds that some peers lack.
+"""A new log after a lost one: where it begins.
 
-Every peer says first where it stands and what it has signed last (`Stand`), and relays the rounds that others lack.
+Every peer says first where it stands, with the last round that it has closed, and what it has signed last (`Stand`).
 From that follows, for all who read the log, the same place: the earliest that q of those who have spoken can still
 sign, at the first moment at which there is one; before the first round all must have spoken. There they sign a
 checkpoint, and nobody signs one elsewhere. At q checkpoints the log has begun. Rounds beyond it are dropped: they are
-not committed, and what was answered there stays spent.
+not committed, and what was answered there stays spent. A peer that lacks more than the last round before that place
+takes them over from another one's file, and reads the log again from its first entry.
 
 **Why there is a place**, where all are honest, have their files and are up:
 
@@ -13,10 +14,13 @@ not committed, and what was answered there stays spent.
 3. Since then these q have signed only that place and rounds that follow it: whoever has spoken in a log signs nothing
    in an earlier one, and in this one nothing else was chosen.
 4. A log closes each round once, so all that they have signed since belongs to one history.
-5. Whoever of them has signed furthest has the closed round before that signature in its file. It names that place in
-   the next log. The others have signed less of the same history, so all q can sign there.
-6. All choose the same place: where a round is closed, q have signed the slot before it, so fewer than q can sign
-   another value in that slot or below.
+5. Whoever of them has signed furthest has the closed round before that signature, and names it, whole, in the next log
+   (`Said.last`). The others have signed less of the same history, so all q can sign there.
+6. All can go there. Whoever has closed a round has q answers to it, which commit the rounds before (`Replica._sign`):
+   one closed round at most is not committed, and so not in a file. That one is named, and the file of whoever names it
+   has all others, with what proves the last of them (`Replica.catch_up`).
+7. All choose the same place: where a round is closed, q have signed the slot before it, so fewer than q can sign
+   another value in that slot or below. Who lacks rounds chooses when it has them: it reads the log from its beginning.
 
 Nobody has to be believed. The choice is a matter of going on only: what counts are q checkpoints, and the rule of slots
 (`chain`). A place that is named must be one that honest peers close, by the answers and votes in it.

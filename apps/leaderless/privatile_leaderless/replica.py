@@ -17,7 +17,7 @@ questions, and no quorum has answered the same one). Nobody is led along two his
 from collections.abc import Iterator, Mapping, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.wire import AskMessage, question_digest
+from privatile.federation.wire import RoundQuestions, question_digest
 from privatile.run.rounds import Phase
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
@@ -140,7 +140,7 @@ class Replica(Standing):
             return
         now = self._now
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
-        now.asked = AskMessage.of(self.study.digest, self._history.coordinator.questions())
+        now.asked = RoundQuestions.of(self.study.digest, self._history.coordinator.questions())
         yield self._happening("proposed", sender)
         for client, payload in now.answers.items():  # those that came before their question
             entry = read_entry(payload, self.keys[client].signer)

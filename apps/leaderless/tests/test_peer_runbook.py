@@ -104,7 +104,7 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
         await drill.lie_twice(third)
         await until(lambda: all(third in one.replica.quarantined for one in drill.services.values()))
         await until(lambda: all(one.peer_log.journal.quarantined() for one in drill.services.values()))
-        assert "two answers" in drill.type("privatile federation status DIR", second)
+        assert "two answers" in drill.type("privatile status DIR", second)
         closed = {one.replica.closed for one in drill.services.values()}
         drill.type("privatile peer vote DIR --abort", first)
         await until(lambda: not folders[first].vote_file.exists())
@@ -134,6 +134,6 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
     asyncio.run(play())
     for log in drill.peers.logs.values():
         log.close()
-    assert "aborted" in drill.type("privatile federation status DIR", third)
+    assert "aborted" in drill.type("privatile status DIR", third)
     assert drill.left == set()  # every line of the section was typed
     assert drill.peers.check() > 0

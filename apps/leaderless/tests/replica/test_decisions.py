@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.messages import LARGEST_LENGTH, Position
 from privatile.core.text import canonical_json
 from privatile.errors import InputError
-from privatile.federation.wire import Link
 from privatile_leaderless import history, quorums
 from privatile_leaderless.entries import LARGEST_ENTRY, CloseVote, Note, Restored, Vote
 from privatile_leaderless.history import MOST_NOTES
@@ -60,7 +59,7 @@ def restores(peer: Peer, times: int) -> list[Logged]:
     lost, found = peer.replica.link(peer.name), []
     for number in range(times):
         assert lost is not None
-        link = Link(number, f"{number:032x}")
+        link = Position(number, number.to_bytes(16, "big"))
         found.append((peer.name, peer.replica.restored(peer.name, lost, link).pack(peer.key)))
         lost = link
     return found
@@ -182,8 +181,8 @@ def test_a_restored_ledger_goes_on_from_its_new_link() -> None:
     peers, log = with_question()
     lost = peers[0].replica.link("peer2")
     assert lost is not None
-    back = Link(lost.sequence - 1, "0" * 32)
-    wrong = peers[2].replica.restored("peer2", Link(lost.sequence, "1" * 32), back).pack(peers[2].key)
+    back = Position(lost.sequence - 1, b"0" * 16)
+    wrong = peers[2].replica.restored("peer2", Position(lost.sequence, b"1" * 16), back).pack(peers[2].key)
     assert peers[0].see("peer2", wrong) == ()
     declared = ("peer2", peers[2].replica.restored("peer2", lost, back).pack(peers[2].key))
     log.append(declared)
@@ -290,7 +289,7 @@ def test_a_study_has_room_for_a_quorum_of_votes_in_every_round() -> None:
     name = "n" * 40
     longest = [
         Vote("f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64),
-        Restored("f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64, *2 * (Link(LARGEST_LENGTH, "f" * 32),)),
+        Restored("f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64, *2 * (Position(LARGEST_LENGTH, b"f" * 16),)),
         CloseVote("f" * 64, "r" * 60, name, LARGEST_LENGTH, LARGEST_LENGTH, "f" * 64, "f" * 64),
     ]
     for one in longest:
