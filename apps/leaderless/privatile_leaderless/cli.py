@@ -178,7 +178,7 @@ def run(
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.status import run_results
     from privatile_leaderless.roster import PeerInvitation
-    from privatile_leaderless.running import PeerOptions, run_peer
+    from privatile_leaderless.service import PeerOptions, run_peer
 
     options = site_choices(reading, policy, values)
     if install_unit is not None:
@@ -214,7 +214,7 @@ def vote(folder: "PeerFolder", abort: bool, yes: bool) -> None:
 
     A vote cannot be taken back. `privatile status DIR` shows who has voted.
     """
-    from privatile_leaderless.running import check_goes_on, vote_to_abort
+    from privatile_leaderless.service import check_goes_on, vote_to_abort
 
     if not abort:
         raise InputError("the one vote there is: --abort.")
@@ -233,7 +233,7 @@ def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
     It begins at the earliest place that a quorum can still sign, by what all say of themselves. What was answered
     beyond it stays spent.
     """
-    from privatile_leaderless.running import recover as begin
+    from privatile_leaderless.service import recover as begin
 
     ask_first("Is the log lost for good, and do all organizations begin a new one?", f": {NEEDS_YES}", yes=yes)
     echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
@@ -246,7 +246,7 @@ def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
 )
 def catch_up(folder: "PeerFolder", other: Path) -> None:
     """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
-    from privatile_leaderless.running import catch_up as follow
+    from privatile_leaderless.service import catch_up as follow
 
     echo(follow(folder, other))
 

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from privatile.errors import Equivocation, ProtocolError, SiteRefusal
@@ -22,11 +23,31 @@ from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import AT_ONCE
 from privatile.records.keys import KeyPair
 from privatile_leaderless.entries import AnyEntry, LevelAsk, read_entry
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.votes import VoteBox
+
+
+class VoteBox:
+    """A vote to abort that was not yet seen in the log. The file survives a crash of either side."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def pending(self) -> bool:
+        """Whether a vote is still to be cast."""
+        return self._file.exists()
+
+    def put(self) -> None:
+        """Have the running peer vote, or the next one that runs."""
+        self._file.touch(mode=0o600)
+
+    def done(self) -> None:
+        """The vote is in the log."""
+        self._file.unlink(missing_ok=True)
+
 
 log = logging.getLogger("privatile.leaderless")
 

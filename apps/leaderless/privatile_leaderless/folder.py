@@ -11,6 +11,7 @@ DIR/run.db                  the run: committed rounds, the entries of the log, w
 SITE/                       key, limits and ledger, as those of every site (`federation/site/folder.py`)
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,17 +19,25 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
+from privatile.federation import wire
 from privatile.federation.setup.check import Look
 from privatile.federation.setup.folder import Directory, FolderWords, Roster
-from privatile.federation.setup.permissions import BrokerSettings
+from privatile.federation.setup.permissions import (
+    CLIENT_LIMITS,
+    BrokerFiles,
+    BrokerSettings,
+    server_settings,
+    user,
+    written,
+)
 from privatile.federation.study import FederationStudy, study_toml
-from privatile.records.keys import KeyPair, read_key, same_fingerprint
+from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint
 from privatile.run.certificates import issue_broker, make_authority
 from privatile.run.files import read_json, replace_file, write_json
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
+from privatile.run.web import address
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
-from privatile_leaderless.cluster import cluster_text
 from privatile_leaderless.peer_file import abort_voters
 from privatile_leaderless.roster import (
     PeerEnrolment,
@@ -38,6 +47,107 @@ from privatile_leaderless.roster import (
     check_server,
     read_peer_enrolment,
 )
+
+LOG_ACCOUNT = "log"
+"""The account that holds the stream."""
+
+READING = ("STREAM.INFO.*", "STREAM.MSG.GET.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
+"""Requests to the broker that every peer may make about the log: look at it, read it. None deletes or purges."""
+
+MAKING = "STREAM.CREATE.*"
+"""The request to make it, only for organizations that run a server. Whoever makes a stream chooses where the broker
+sends what comes in (`republish`), its own requests included: that could delete the log, as a server's operator can."""
+
+
+def log_subject(identity: str, epoch: int | str, peer: str) -> str:
+    """Where one peer, and no other, publishes its entries of one epoch.
+
+    >>> log_subject("0123456789ab", 0, "north")
+    'privatile.0123456789ab.log.0.north'
+    """
+    return f"privatile.{identity}.log.{epoch}.{peer}"
+
+
+def log_stream(identity: str, epoch: int) -> str:
+    """The stream that keeps the entries of one epoch in order.
+
+    >>> log_stream("0123456789ab", 0)
+    'PRIVATILE_0123456789ab_LOG0'
+    """
+    return f"PRIVATILE_{identity}_LOG{epoch}"
+
+
+def log_request(verb: str) -> str:
+    """What a peer asks of the log's account, as its own account names it.
+
+    `$JS.API` itself always means streams of one's own account, and an organization's has none.
+    """
+    return f"LOG.API.{verb}"
+
+
+def peer_permissions(identity: str, peer: str, verbs: Sequence[str] = READING) -> tuple[list[str], list[str]]:
+    """(may publish, may subscribe) of one peer that may make these requests."""
+    publish = [log_subject(identity, "*", peer), *(log_request(verb) for verb in verbs)]
+    return publish, [f"{wire.inbox_prefix(peer)}.>"]
+
+
+def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys], makers: Collection[str]) -> dict[str, Any]:
+    """The log's account, and one account for every organization; the same on every server.
+
+    `makers` run a server: they may make the log.
+    """
+    accounts = [_account(peer) for peer in keys]
+    exports = [
+        # One request for the next entries has many replies.
+        {"service": f"$JS.API.{verb}", "accounts": accounts, "response_type": "stream" if "NEXT" in verb else "single"}
+        for verb in READING
+    ]
+    exports.append({"service": f"$JS.API.{MAKING}", "accounts": [_account(peer) for peer in keys if peer in makers]})
+    found: dict[str, Any] = {}
+    for peer, own_keys in keys.items():
+        own = log_subject(identity, "*", peer)
+        verbs = (MAKING, *READING) if peer in makers else READING
+        exports.append({"service": own, "accounts": [_account(peer)]})
+        found[_account(peer)] = {
+            "limits": CLIENT_LIMITS,
+            "users": [user(own_keys, peer_permissions(identity, peer, verbs))],
+            "imports": [
+                {"service": {"account": LOG_ACCOUNT, "subject": own}},
+                *(
+                    {"service": {"account": LOG_ACCOUNT, "subject": f"$JS.API.{verb}"}, "to": log_request(verb)}
+                    for verb in verbs
+                ),
+            ],
+        }
+    return {LOG_ACCOUNT: {"jetstream": True, "exports": exports}, **found}
+
+
+def _account(peer: str) -> str:
+    return f"peer_{peer}"
+
+
+def cluster_text(
+    identity: str,
+    roster: PeerRoster,
+    peer: str,
+    settings: BrokerSettings,
+    files: BrokerFiles,
+    authorities: str,
+) -> str:
+    """The configuration file of one peer's server; `authorities` is the file with those of all servers."""
+    made = server_settings(f"privatile_{identity}_{peer}", settings, files, most_stored=16 << 30)
+    made["accounts"] = cluster_accounts(identity, roster.keys, roster.servers)
+    others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
+    if others:
+        made["cluster"] = {
+            "name": f"privatile_{identity}",
+            "listen": address(settings.listen, roster.servers[peer].cluster_port),
+            # Both sides show a certificate that an authority of the roster has signed.
+            "tls": {**made["tls"], "ca_file": authorities, "verify": True},
+            "routes": others,
+            "no_advertise": True,
+        }
+    return written(made)
 
 
 class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

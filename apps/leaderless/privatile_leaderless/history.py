@@ -5,23 +5,24 @@ So a round that somebody else relays, or that comes from another peer's file, is
 the log, and a replica can go back to any of its rounds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from privatile.core.messages import Position
+from privatile.core.messages import Answer, Position, Question
 from privatile.core.text import canonical_json
-from privatile.errors import ProtocolError
+from privatile.errors import PrivatileError, ProtocolError, StoreError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import RoundAnswers, Signed
 from privatile.records.keys import PublicKeys
-from privatile.run.coordinator import Coordinator
+from privatile.run.coordinator import Coordinator, stored_questions
 from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
-from privatile_leaderless.chain import closed_chain
+from privatile_leaderless.chain import closed_chain, end_chain, first_chain, signed_value
 from privatile_leaderless.entries import (
     LARGEST_ENTRY,
     AnyEntry,
@@ -324,3 +325,133 @@ class History:
 def offer(intake: AnswerIntake, client: str, payload: bytes, message: PeerAnswer) -> bool:
     """Offer an answer whose signature was checked; whether it counts."""
     return intake.offer(client, payload, read=lambda *_: message).outcome == "counted"
+
+
+def closed_rounds(store: RunStore, study: FederationStudy, roster: str) -> Iterator[ClosedRound]:
+    """The rounds of a run's file as the log had them; `roster` is the roster's digest.
+
+    Every answer is written down again, with its signature: whoever follows the rounds checks them.
+    """
+    if store.run != study.run or store.spec.digest != study.spec.digest:
+        raise StoreError(f"{store.path} holds a run of another study.")
+    asked: dict[int, list[tuple[StoredRound, tuple[Question, ...]]]] = {}
+    for stored, questions in stored_questions(store):
+        asked.setdefault(stored.round, []).append((stored, questions))
+    evidence = {
+        (row[0], row[1]): row[2:]
+        for row in store.query("SELECT round, client, sequence, hash, signature FROM evidence")
+    }
+    notes, votes = _notes(store, "peer_notes"), _notes(store, "peer_votes")
+    chain, clients = first_chain(study.digest, study.run, roster), tuple(study.clients)
+    for number in sorted(asked):
+        levels = asked[number]
+        answers = []
+        for place, client in enumerate(clients):
+            row = evidence.get((number, client))
+            answers.append(None if row is None else _payload(study, chain, client, place, levels, row))
+        closed = ClosedRound(
+            chain,
+            number,
+            tuple(LevelAsk.of(stored.level_index, stored.ask) for stored, _ in levels),
+            tuple(answers),
+            tuple(stored.unspent for stored, _ in levels),
+            tuple(notes.get(number, ())),
+            tuple(votes.get(number, ())),
+        )
+        yield closed
+        chain = closed_chain(closed, clients)
+
+
+def _notes(store: RunStore, table: str) -> dict[int, list[Note]]:
+    found: dict[int, list[Note]] = {}
+    for number, sender, payload in store.query(f"SELECT round, sender, payload FROM {table} ORDER BY round, place"):
+        found.setdefault(number, []).append(Note(sender, payload))
+    return found
+
+
+def _payload(
+    study: FederationStudy,
+    chain: str,
+    client: str,
+    place: int,
+    levels: list[tuple[StoredRound, tuple[Question, ...]]],
+    row: tuple[int, str, str],
+) -> str:
+    """The signed answer of one client, as the evidence and the counts tell it."""
+    sequence, head, signature = row
+    answers = []
+    for stored, asked in levels:
+        ones = stored.ones[place]
+        if ones is None:
+            raise ProtocolError(f"round {stored.round} has a signature of {client}, and no count.")
+        answers.append(Answer(asked[place], client, ones, Position(sequence, bytes.fromhex(head))))
+    message = RoundAnswers.of(study.digest, answers)
+    return f"{PeerAnswer.after(chain, message).text().decode()}\n{signature}"
+
+
+Evidence = dict[tuple[int, str], tuple[int, str, str, str]]
+"""Entry, hash, signer and signature of every counted answer, by round and client."""
+
+
+@dataclass
+class Followed:
+    """A run's file as far as its rounds follow one another."""
+
+    history: History
+    evidence: Evidence
+    broken: str = ""
+    """Which round does not follow, and why; empty where all do."""
+    finals: list[str] = field(default_factory=list)
+    """Who has signed the end of this history."""
+
+
+def follow_file(study: FederationStudy, keys: Mapping[str, PublicKeys], roster: str, store: RunStore) -> Followed:
+    """Follow every round of a run's file; `keys` and `roster`, its digest, are those before the first round."""
+    rows = store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
+    history = History(study, keys, first_chain(study.digest, study.run, roster))
+    found = Followed(history, {(row[0], row[1]): row[2:] for row in rows})
+    kept: dict[int, list[StoredRound]] = {}
+    for stored in store.all_rounds():
+        kept.setdefault(stored.round, []).append(stored)
+    rounds = closed_rounds(store, study, roster)
+    for number in sorted(kept):
+        try:
+            record = history.follow(next(rounds))
+        except PrivatileError as error:
+            found.broken = f"round {number:,}: {error}"
+            break
+        if not _same(record, kept[number], found.evidence):
+            found.broken = f"round {number:,}: its counts are not those that were signed"
+            break
+    rest = "SELECT round FROM peer_notes UNION SELECT round FROM peer_votes"
+    ((over,),) = store.query(f"SELECT min(round) FROM ({rest}) WHERE round > ?", (history.closed,))
+    if over is not None and not found.broken:
+        found.broken = f"votes or restored ledgers of round {over:,}, which is not there"
+    found.finals = _finals(study, history, store)
+    return found
+
+
+def _same(record: RoundRecord, kept: list[StoredRound], evidence: Evidence) -> bool:
+    """Whether a round that was followed is what the file says, its counts and signers included."""
+
+    def counted(stored: StoredRound) -> tuple[object, ...]:
+        return stored.level_index, stored.ask, tuple(stored.ones), tuple(stored.unspent)
+
+    signers = {client: evidence[record.closed.round, client][2] for client in record.accepted}
+    same = sorted(map(counted, record.stored), key=str) == sorted(map(counted, kept), key=str)
+    return same and signers == {client: one.signer for client, one in record.accepted.items()}
+
+
+def _finals(study: FederationStudy, history: History, store: RunStore) -> list[str]:
+    """Who has signed that the run is over after this history: with a final, or in a new log with a checkpoint."""
+    end = (history.closed + 2, end_chain(history.chain, history.closed))
+    signed = []
+    for client, payload in store.query("SELECT client, payload FROM peer_proof ORDER BY client"):
+        keys = history.keys.get(client)
+        try:
+            entry = None if keys is None else read_entry(payload.encode(), keys.signer)
+        except ProtocolError:
+            continue
+        if entry is not None and (entry.study, entry.run, entry.sender) == (study.digest, study.run, client):
+            signed += [client] if signed_value(entry) == end else []
+    return signed

@@ -33,13 +33,11 @@ from privatile.federation.study import FederationStudy
 from privatile.records.keys import PublicKeys
 from privatile.run.run_file import RunStore, Statement
 from privatile_leaderless import TABLES
-from privatile_leaderless.chain import payload_digest, signed_value
+from privatile_leaderless.chain import Claims, Slots, SlotValue, payload_digest, signed_value
 from privatile_leaderless.entries import AnyEntry, LevelAsk
-from privatile_leaderless.history import RoundRecord
+from privatile_leaderless.history import RoundRecord, closed_rounds
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.slots import Claims, Slots, SlotValue
 from privatile_leaderless.standing import Happening
-from privatile_leaderless.stored import closed_rounds
 
 JOURNALED = (
     "unsigned",

@@ -45,7 +45,7 @@ from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
 from privatile_leaderless import quorums
 from privatile_leaderless.folder import PeerFolder
-from privatile_leaderless.followed import follow_file
+from privatile_leaderless.history import follow_file
 from privatile_leaderless.roster import PeerRoster
 
 

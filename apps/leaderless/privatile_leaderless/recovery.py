@@ -31,9 +31,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from privatile_leaderless.chain import end_chain
+from privatile_leaderless.chain import Claims, end_chain
 from privatile_leaderless.entries import Checkpoint, ClosedRound, LevelAsk, Stand
-from privatile_leaderless.slots import Claims
 
 MOST_STANDS = 10
 """Of one peer that count in one log: it says again where it stands on every new connection. As many different places

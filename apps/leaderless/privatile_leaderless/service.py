@@ -11,29 +11,44 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import nats.errors
 
-from privatile.errors import BrokerError, LedgerError
+from privatile.client.ledger.file_systems import require_volume
+from privatile.client.randomizer import Coins
+from privatile.client.sources.source import Source
+from privatile.core.text import counted
+from privatile.errors import BrokerError, InputError, LedgerError
 from privatile.federation.connection import Backoff, connected
 from privatile.federation.monitoring import Metrics, facts
+from privatile.federation.operations.join import JoinOptions, prepare_responder
+from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.invitation import check_url
+from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
 from privatile.records.keys import KeyPair
+from privatile.run.certificates import ends_soon, issue_broker, read_certificate
+from privatile.run.locks import lock_folder
+from privatile.run.run_file import RunStore
+from privatile.run.state import is_aborted
+from privatile.run.tables import running_process
+from privatile_leaderless import quorums
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.conduct import Conduct
+from privatile_leaderless.conduct import Conduct, VoteBox
 from privatile_leaderless.entries import LevelAsk
-from privatile_leaderless.log_port import LogPort
-from privatile_leaderless.log_requests import LogLost
+from privatile_leaderless.folder import PeerFolder
+from privatile_leaderless.log import LogLost, LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.roster import PeerRoster
+from privatile_leaderless.roster import PeerInvitation, PeerRoster
 from privatile_leaderless.standing import Happening
-from privatile_leaderless.votes import VoteBox
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -281,3 +296,157 @@ class PeerService:
         except LedgerError as error:
             # The run is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))
+
+
+PORT_IN_USE = (
+    "Stop that program, or go on with the others' servers: --broker URL. The port is part of the roster: for another "
+    "one enroll into a new folder (the keys in --site stay), before the run has begun, and let all admit the new file."
+)
+"""What the operator of a peer can do about a port that is taken."""
+
+MOST_LOGS = 1_000_000
+"""The highest number of a log: one that was mistyped cannot be taken back."""
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """How a peer is run."""
+
+    brokers: tuple[str, ...] = ()
+    """Servers of others to connect to; empty: the own one, else those of the roster."""
+    linger: float = 60.0
+
+
+def open_log(folder: PeerFolder) -> PeerLog:
+    """A peer's own file: its entries of the log, what it has signed, and the run's committed rounds."""
+    require_volume(folder.store_file, "the run's file")
+    return PeerLog.open(folder.store_file, folder.study(), folder.peers().digest)
+
+
+def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: PeerOptions, say: Say) -> str:
+    """Run a peer until the study ends or somebody stops it."""
+    rows = join.open(source)
+    with lock_folder(folder.pid_file, "peer"), ExitStack() as stack:
+        peer_log = open_log(folder)
+        stack.callback(peer_log.close)
+
+        async def serve() -> str:
+            # The responder first: nothing is started for a peer whose limits or ledger refuse the study.
+            service = prepare_peer(folder, rows, join, options, peer_log)
+            if rows.how_read:
+                say(rows.how_read)
+            if not options.brokers and folder.server() is not None:
+                service.broker = start_server(folder, say)
+                stack.callback(service.broker.stop)
+            study = service.replica.study
+            say(f"study       {study.title}, {len(study.clients)} peers, hash {study.digest[:16]}")
+            say(f"roster      {service.roster.fingerprint}")
+            say(f"store       {folder.store_file} ({service.replica.committed} of {study.rounds} rounds committed)")
+            if service.replica.finished:
+                say(f"finished    this peer stays {options.linger:g} s for others who lack rounds, then ends")
+            async with hosted(service, join.ops_host, join.ops_port, join.ops_names, say):
+                return await service.run()
+
+        return asyncio.run(serve())
+
+
+def prepare_peer(
+    folder: PeerFolder,
+    source: Source,
+    join: JoinOptions,
+    options: PeerOptions,
+    peer_log: PeerLog,
+    *,
+    coins: Coins | None = None,
+) -> PeerService:
+    """Check limits, ledger, data and roster, all before the peer connects to anything; `coins` are for tests."""
+    study, roster = folder.study(), folder.peers()
+    invited = PeerInvitation(folder.client, study, roster)
+    limits, responder = prepare_responder(invited, Site(folder.site, folder.client), source, join, coins=coins)
+    own = folder.server()
+    others = [server.url() for name, server in roster.servers.items() if name != folder.client]
+    for url in options.brokers:
+        check_url(url)
+    urls = options.brokers or ([own.url(), *others] if own is not None else others)
+    return PeerService(
+        folder.client,
+        folder.key(),
+        roster,
+        peer_log,
+        peer_log.replica(roster.keys),
+        responder,
+        limits,
+        VoteBox(folder.vote_file),
+        urls=urls,
+        restored=join.restored,
+        linger=options.linger,
+    )
+
+
+def start_server(folder: PeerFolder, say: Say) -> EmbeddedBroker:
+    """Start the organization's own server of the cluster, with a new certificate where the old one ends soon."""
+    files, settings = folder.broker_files, folder.settings()
+    if ends_soon(read_certificate(files.certificate), "the server's certificate"):
+        issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, settings.hosts, cluster=True)
+        say("certificate issued again: it would have ended within a month")
+    before = files.configuration.read_bytes() if files.configuration.exists() else b""
+    folder.write_configuration()
+    servers = folder.peers().servers
+    cluster_port = servers[folder.client].cluster_port if len(servers) > 1 else None
+    broker = EmbeddedBroker(files, settings, PORT_IN_USE, cluster_port)
+    broker.start(unchanged=before == files.configuration.read_bytes())
+    how = "adopted" if broker.adopted else "started"
+    say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
+    return broker
+
+
+def recover(folder: PeerFolder, epoch: int | None = None) -> int:
+    """After the loss of the log: begin a new one with the next start of this peer; gives its number."""
+    with lock_folder(folder.pid_file, "peer"):
+        peer_log = open_log(folder)
+        try:
+            number = peer_log.epoch + 1 if epoch is None else epoch
+            if not peer_log.epoch < number <= MOST_LOGS:
+                raise InputError(
+                    f"this peer reads log {peer_log.epoch}; a new one has a higher number, of at most {MOST_LOGS:,}; "
+                    f"got {number:,}."
+                )
+            peer_log.begin_epoch(number)
+            return number
+        finally:
+            peer_log.close()
+
+
+def catch_up(folder: PeerFolder, other: Path) -> str:
+    """Take over the rounds of another peer's file, each checked as if it came from the log; says what was new."""
+    with lock_folder(folder.pid_file, "peer"):
+        peer_log = open_log(folder)
+        try:
+            replica = peer_log.replica(folder.peers().keys)
+            before, had_finished = replica.committed, replica.finished
+            with RunStore.frozen(other) as store:
+                peer_log.catch_up(replica, store)
+        finally:
+            peer_log.close()
+    new = counted(replica.committed - before, "round")
+    end = " and the end of the run" if replica.finished and not had_finished else ""
+    state = "finished" if replica.finished else "not finished"
+    return f"New here: {new}{end}. {folder.client} has {counted(replica.committed, 'round')}; the run is {state} here."
+
+
+def check_goes_on(folder: PeerFolder) -> None:
+    """Refuse a vote about a run that is over."""
+    if folder.store_file.exists():
+        with RunStore.open(folder.store_file, read_only=True) as store:
+            over = "finished" if store.finished is not None else "aborted" if is_aborted(store) else ""
+        if over:
+            raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
+
+
+def vote_to_abort(folder: PeerFolder) -> str:
+    """Leave a vote to abort for this peer to publish; says when."""
+    check_goes_on(folder)
+    VoteBox(folder.vote_file).put()
+    study, running = folder.study(), running_process(folder.pid_file) is not None
+    when = "The running peer publishes it" if running else "The next `privatile peer run` publishes it"
+    return f"{when}. It holds when {quorums.signing(study)} of {len(study.clients)} organizations have voted so."

@@ -14,6 +14,7 @@ from privatile.run.coordinator import Track
 from privatile.run.rounds import OpenRound, Phase, RoundRule, advance
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
+from privatile_leaderless.chain import FORFEITED, Claims, Slots
 from privatile_leaderless.entries import (
     Checkpoint,
     ClosedRound,
@@ -28,7 +29,6 @@ from privatile_leaderless.entries import (
 )
 from privatile_leaderless.history import History, Quarantine, RoundRecord
 from privatile_leaderless.recovery import Choice, Recovery
-from privatile_leaderless.slots import FORFEITED, Claims, Slots
 
 Kind = Literal[
     "unsigned",

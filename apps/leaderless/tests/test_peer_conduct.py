@@ -15,12 +15,11 @@ from logged_peers import LoggedPeer, Peers, leaderless_study
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError, OtherContent
 from privatile_leaderless.chain import signed_value
-from privatile_leaderless.conduct import Conduct
+from privatile_leaderless.conduct import Conduct, VoteBox
 from privatile_leaderless.entries import LevelAsk, read_entry
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry
-from privatile_leaderless.votes import VoteBox
 from tests.marks import forget_marks
 
 

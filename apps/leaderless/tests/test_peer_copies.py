@@ -14,7 +14,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import LedgerError
 from privatile_leaderless.folder import PeerFolder
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.peer_file import LogEntry
 from privatile_leaderless.service import PeerService
 

@@ -22,7 +22,7 @@ from privatile.records import CountersignRefused, read_record, sign, transcript_
 from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import PeerAnswer, read_entry
-from privatile_leaderless.followed import follow_file
+from privatile_leaderless.history import follow_file
 from privatile_leaderless.record import release_of_peers, sign_as_peer
 from test_log_page import section, told
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from peers_kit import Peers, leaderless
-from privatile_leaderless.running import catch_up
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerService, catch_up
 from test_peer_copies import Page
 
 pytestmark = pytest.mark.network  # the kit looks for free ports

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from peers_kit import Peers, leaderless
 from privatile.cli import main
 from privatile_leaderless.entries import PeerAnswer, read_entry
-from privatile_leaderless.running import start_server
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerService, start_server
 from tests.federation.kit import PATIENCE, REPOSITORY, until
 
 pytestmark = [pytest.mark.network, pytest.mark.process]

@@ -18,12 +18,10 @@ from privatile.errors import BrokerError, InputError
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.limits import SiteLimits
-from privatile_leaderless.cluster import MAKING, READING, cluster_accounts
-from privatile_leaderless.conduct import proposal_delay
-from privatile_leaderless.folder import PeerFolder
+from privatile_leaderless.conduct import VoteBox, proposal_delay
+from privatile_leaderless.folder import MAKING, READING, PeerFolder, cluster_accounts
 from privatile_leaderless.roster import PeerInvitation, read_peer_enrolment
-from privatile_leaderless.running import PORT_IN_USE, recover
-from privatile_leaderless.votes import VoteBox
+from privatile_leaderless.service import PORT_IN_USE, recover
 
 NAMES = ("north", "south", "west")
 

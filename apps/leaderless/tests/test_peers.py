@@ -16,8 +16,7 @@ from privatile.federation.operations.status import read_status
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.run.locks import lock_folder
 from privatile.run.run_file import RunStore
-from privatile_leaderless.running import catch_up, recover, vote_to_abort
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerService, catch_up, recover, vote_to_abort
 from tests.federation.kit import PATIENCE, until
 
 pytestmark = [pytest.mark.network, pytest.mark.process]

@@ -22,9 +22,8 @@ from privatile.estimator.spec import RunSpec
 from privatile.federation.study import FederationStudy
 from privatile_leaderless import history as history_module
 from privatile_leaderless import replica as replica_module
-from privatile_leaderless.chain import signed_value
+from privatile_leaderless.chain import Claims, signed_value
 from privatile_leaderless.entries import read_entry
-from privatile_leaderless.slots import Claims
 from replica.kit import Ledger, Logged, Peer, StoredPeer, make_study, new_replica
 
 STEPS = 130

@@ -19,10 +19,10 @@ from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import RoundAnswers
 from privatile.records.keys import KeyPair, PublicKeys
 from privatile.run.run_file import RunStore
+from privatile_leaderless.chain import Claims, Slots
 from privatile_leaderless.entries import AnyEntry, Checkpoint, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.slots import Claims, Slots
 from privatile_leaderless.standing import Happening
 
 ROSTER = "a" * 64

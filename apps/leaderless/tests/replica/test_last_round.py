@@ -16,10 +16,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from privatile_leaderless.chain import closed_chain
+from privatile_leaderless.chain import Claims, closed_chain
 from privatile_leaderless.entries import Checkpoint
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.slots import Claims
 from replica.kit import (
     Logged,
     StoredPeer,

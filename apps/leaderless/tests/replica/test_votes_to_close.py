@@ -7,7 +7,7 @@ import pytest
 
 from privatile.errors import ProtocolError, StoreError
 from privatile_leaderless.entries import ClosedRound, CloseVote, Note
-from privatile_leaderless.stored import closed_rounds
+from privatile_leaderless.history import closed_rounds
 from replica.kit import (
     ROSTER,
     Peer,
