@@ -160,7 +160,7 @@ def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..
         assert page.locator("#estimate").inner_text() == f"{level.result.estimate:g}"
         left = grid_text(level.result.grid_values)
         assert page.locator("#interval").inner_text() == f"95% interval {left}, if every value is a whole number"
-        low, high = level.result.rounded_ends(level.result.confidence_interval)
+        low, high = level.result.shown.own.rounded
         assert page.locator("#left-note").inner_text() == f"If it is not so: {low} … {high}, whatever the distribution"
         assert page.locator("#interval-note").inner_text() == "valid however often you look"
         assert not page.locator("#choice").is_visible()

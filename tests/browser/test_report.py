@@ -98,7 +98,7 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
     assert not [text for text in drawn if "." in text]
     assert {*seen.page.evaluate("boxes")} == {16}
     assert seen.page.locator("[data-key=search]").is_visible()
-    low, high = level.result.ends_shown(level.result.confidence_interval)
+    low, high = level.result.shown.own.ends
     readout = seen.page.locator(".readout").inner_text()
     assert f", interval {low} … {high}, beside it " in readout
     assert seen.page.locator("[data-key=beside]").inner_text() == "if smooth"

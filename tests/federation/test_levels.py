@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.messages import LARGEST_LENGTH, Answer, Position, Question
 from privatile.errors import InputError, SiteRefusal
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.status import run_results
-from privatile.federation.record import canonical, read_record, release, verify_record, write_record
 from privatile.federation.site.limits import check_questions
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire import (
@@ -28,6 +28,7 @@ from privatile.federation.wire import (
     AskMessage,
     read_message,
 )
+from privatile.records import canonical, read_record, write_record
 from privatile.records.keys import KeyPair
 from tests.federation.kit import Federation, make_study
 
@@ -206,8 +207,8 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
     call("report", folder, "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    for one in results:
-        assert one["estimand"] in page
+    for result in run_results(finished.directory):
+        assert result.estimand in page
 
 
 @pytest.mark.parametrize("level_index", range(3))
@@ -215,7 +216,7 @@ def test_tampering_with_any_level_is_found(finished: Federation, level_index: in
     record = copy.deepcopy(release(finished.directory))
     record["body"]["results"][level_index]["confidence_interval"]["low"] += 1e-6
     signature = finished.directory.key().sign(canonical(record["body"]))
-    record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
+    record["signatures"]["signer"] = base64.b64encode(signature).decode()
     (failed,) = verify_record(record, finished.directory.store_file).failed
     assert f"at level {LEVELS[level_index]:g}" in failed
 

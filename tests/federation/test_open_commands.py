@@ -107,20 +107,21 @@ def test_close_is_for_open_studies(tmp_path: Path) -> None:
 
 def test_close_is_heard_while_a_round_waits_for_answers_under_way(tmp_path: Path) -> None:
     federation = OpenFederation(tmp_path, make_open_study())
-    rule = federation.rounds._rule  # type: ignore[attr-defined]
-    federation.rounds._rule = replace(rule, seconds=1e-9, grace=DAY)  # type: ignore[attr-defined]
+    federation.core._rule = replace(federation.core._rule, seconds=1e-9, grace=DAY)
     federation.start("north")
     federation.arrive("north", {f"n{k}": 50.0 for k in range(45)})
     asked = federation.open_round()
     payload = federation.answer("north", asked)
     assert payload is not None
-    assert federation.intake.offer("north", payload).outcome == "counted"
-    assert not federation.rounds.closing(federation.intake, late=True).allowed  # south may be answering
-    federation.rounds.end()
-    assert not federation.rounds.closing(federation.intake, late=True).allowed
-    federation.close_round()
+    assert federation.core.take("north", payload).outcome == "counted"
+    now = time.time() + 1.0
+    for action in ("", "close"):
+        federation.core.request(action)
+        federation.core.look(now)
+        assert federation.core.intake.is_open  # south may be answering
+    federation.core.look(now + DAY)
     assert federation.open_round() == b""
-    assert "by command" in federation.rounds.finish()
+    assert "by command" in federation.core._finish()
 
 
 def test_nobody_came_is_no_alarm_and_a_site_that_is_gone_is_one(tmp_path: Path) -> None:

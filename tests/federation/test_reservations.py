@@ -228,7 +228,7 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
 def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
     """A ledger that another process holds for longer than a commit takes is waited for."""
     federation, _ = two_studies(tmp_path, 20)
-    responder = client(federation).responder
+    responder = client(federation).core.responder
     holder = sqlite3.connect(federation.sites["site0"].ledger_file, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
     release = threading.Timer(BUSY_SECONDS + 1.0, lambda: holder.execute("ROLLBACK"))

@@ -36,9 +36,7 @@ from privatile.core.messages import Answer, Position, Question
 from privatile.errors import PrivatileError
 from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.record import read_record, release, verify_record, write_record
-from privatile.federation.record.countersignature import body_digest
-from privatile.federation.record.record import sign
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.limits import read_limits
 from privatile.federation.study import load_study, study_toml
@@ -53,6 +51,7 @@ from privatile.federation.wire import (
     read_message,
 )
 from privatile.planning.options import Options, read_options
+from privatile.records import body_digest, read_record, sign, write_record
 from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore

@@ -30,7 +30,7 @@ from privatile.cli import main as command
 from privatile.core.messages import Answer, Position
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.coordinator.intake import Accepted
-from privatile.federation.record import release, verify_record
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
 from privatile.federation.wire import AnswerMessage, AskMessage
 from privatile.paper.tables import compare, paper_experiment

@@ -20,7 +20,8 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main as command
-from privatile.federation.record import release, write_record
+from privatile.federation.operations.record import release
+from privatile.records import write_record
 from privatile.survey.folder import read_codes
 from tests.cli.test_refusals import TINY
 from tests.federation.played import make as make_federation

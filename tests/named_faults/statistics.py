@@ -377,13 +377,14 @@ def a_declared_grid_is_ignored(seams: Seams) -> None:
 @fault("tests/result/test_first_interval.py::test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition")
 def the_condition_of_the_first_interval_is_lost(seams: Seams) -> None:
     def make(original: Original, hit: Hit) -> Original:
-        def first_condition(self: Any) -> str:
+        def shown_of(result: Any) -> Any:
             hit()
-            return ""
+            found = original(result)
+            return replace(found, first=replace(found.first, condition="", condition_code=""))
 
-        return first_condition
+        return shown_of
 
-    seams.replace(f"{RESULT}.first_condition", make)
+    seams.replace("privatile.result.shown:shown_of", make)
 
 
 @fault("tests/report/test_run_page.py::test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look")

@@ -115,7 +115,7 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     left = grid_text(result.grid_values)
     assert f'<p class="big">{result.estimate:g}</p>' in page
     assert f"95% interval <b>{left}</b>, if every value is a whole number" in page
-    low, high = result.rounded_ends(result.confidence_interval)
+    low, high = result.shown.own.rounded
     assert f"If it is not so: {low} … {high}, whatever the distribution" in page
     assert "certain" not in page
     assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
@@ -140,7 +140,7 @@ def test_the_chart_has_an_estimate_only_where_the_table_has_one(straddled: RunVi
     assert level.result is not None
     assert level.result.headline == "7 or less"
     path = level.path(2000)
-    assert (path.low[-1], path.digits_width) == (0.0, level.result.digits_width(level.result.confidence_interval))
+    assert (path.low[-1], path.digits_width) == (0.0, level.result.shown.own.width)
     assert np.isnan(path.estimate).all()
     assert estimate_lines(path) == []
     bottom, top = path.heights

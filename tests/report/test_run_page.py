@@ -268,7 +268,7 @@ def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     assert level.result.valid_at_every_look == (values == "any")
     # The chart draws the interval that stands first, and says what it is.
     (drawn,) = Reader(page).facts["trajectories"]
-    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(level.result.first_interval, rel=1e-3)
+    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(level.result.shown.first.drawn, rel=1e-3)
     assert "the interval that is valid at any time" in page
     assert "voids its confidence" not in page
     assert ("the dashed one holds at the planned end only" in page) == (level.result.other is not None)

@@ -15,7 +15,7 @@ from privatile.result.caveats import Caveat, caveat, open_on_one_side, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.result import ConfidenceInterval, QuantileResult, Results
-from privatile.result.shown import SMOOTH, p_value_text
+from privatile.result.shown import CONDITIONS, p_value_text
 from tests.result.test_both_readings import AGES, run
 
 HALF_OPEN = open_on_one_side("half-open", at_low=True)
@@ -49,7 +49,7 @@ def test_the_headline_is_one_number_and_the_values_left_are_the_interval(ages: Q
     )
     text = wide.to_text()
     assert wide.headline == "44"
-    assert wide.interval_shown(wide.confidence_interval) == "7 … 63"
+    assert wide.shown.own.text == "7 … 63"
     assert "the 95% interval runs from 7 to 63, if every value is a whole number." in wide.sentence
     # The interval without the declaration stands once, and says so.
     assert text.count(" 64") == 1
@@ -75,8 +75,8 @@ def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: Quantile
     assert undeclared.sentence.endswith("runs from 33 to 49, whatever the distribution.")
     assert beside(undeclared) == []
     sequence = ConfidenceInterval(32.2, 50.9)
-    smooth = replace(so_far, anytime=sequence, anytime_condition=SMOOTH, valid_at_every_look=False)
-    assert smooth.sentence.endswith(f"runs from 32 to 51, {SMOOTH}.")
+    smooth = replace(so_far, anytime=sequence, anytime_condition="smooth", valid_at_every_look=False)
+    assert smooth.sentence.endswith(f"runs from 32 to 51, {CONDITIONS['smooth']}.")
     assert not any("not so" in text for text in beside(smooth))
 
 

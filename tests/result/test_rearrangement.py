@@ -8,7 +8,6 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.result.caveats import MORE, Caveat, caveat
 from privatile.result.result import ConfidenceInterval, OtherReading, QuantileResult
-from privatile.result.shown import ANY_SHAPE, SMOOTH
 from privatile.result.summary import in_order, rearranged
 
 PEOPLE = {"all": np.random.default_rng(1).normal(50.0, 10.0, 1500)}
@@ -70,10 +69,10 @@ def test_intervals_that_hold_one_by_one_stay_as_they_are(result: QuantileResult)
 
 def test_each_reading_is_treated_by_itself(result: QuantileResult) -> None:
     """An end that needs a smooth distribution never becomes the end of an interval that needs nothing."""
-    smooth = replace(at(result, 0.25, 45.0, 46.0, 45.5), method="smooth", condition=SMOOTH)
-    smooth = replace(smooth, other=OtherReading(ConfidenceInterval(30.0, 60.0), "any-shape", ANY_SHAPE, ""))
+    smooth = replace(at(result, 0.25, 45.0, 46.0, 45.5), method="smooth", condition="smooth")
+    smooth = replace(smooth, other=OtherReading(ConfidenceInterval(30.0, 60.0), "any-shape", "any-shape", ""))
     plain, last = at(result, 0.5, 40.0, 70.0, 50.0), at(result, 0.75, 43.0, 65.0, 55.0)
-    beside = OtherReading(ConfidenceInterval(20.0, 59.0), "any-shape", ANY_SHAPE, "")
+    beside = OtherReading(ConfidenceInterval(20.0, 59.0), "any-shape", "any-shape", "")
     smooth_too = replace(smooth, level=0.9, estimate=60.0, confidence_interval=ConfidenceInterval(44.0, 80.0))
     found = rearranged([smooth, plain, last, replace(smooth_too, other=beside)])
     assert ends(found) == [(45.0, 46.0), (40.0, 65.0), (43.0, 65.0), (45.0, 80.0)]

@@ -156,7 +156,7 @@ def test_an_open_side_does_not_cost_the_other_its_digits() -> None:
     people = {"all": np.random.default_rng(1).normal(50, 10, 4000)}
     result = estimate(people, q=0.5, epsilon=2, range=(0, 1000), simulate=True, rng=1, values="continuous")
     open_low = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(0.0, 52.1531))
-    assert open_low.ends_shown(open_low.confidence_interval) == ("0", "52.2")
+    assert open_low.shown.own.ends == ("0", "52.2")
     assert "estimated at 50.4; the 95% interval runs from 0 to 52.2" in open_low.sentence
     open_high = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(49.16, 1000.0))
-    assert open_high.ends_shown(open_high.confidence_interval) == ("49.1", "1,000")
+    assert open_high.shown.own.ends == ("49.1", "1,000")

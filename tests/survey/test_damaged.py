@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from privatile.errors import PrivatileError
-from privatile.federation.record.record import read_record
+from privatile.records import read_record
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.intake import Intake
 from privatile.survey.record import is_survey_record, release, verify_survey_record

@@ -66,13 +66,14 @@ def test_every_page_reads_a_declared_grid_alike(tmp_path: Path) -> None:
     assert result.headline == "5 or less"
     assert "is 5 or less with 95% confidence, if every value is a whole number" in facts["sentence"]
     assert facts["shown"]["interval"] == ["0", "5"]
-    assert facts["shown"]["declared"] == result.condition_shown
-    assert " … ".join(facts["shown"]["undeclared"]) in result.undeclared
+    assert (facts["shown"]["condition"], facts["shown"]["declared"]) == ("grid", result.shown.own.condition)
+    assert " … ".join(facts["shown"]["undeclared"]) in result.shown.undeclared
     for page in (SurveyPages().live(facts), SurveyPages().organiser(facts)):
         assert "5 hours or less" in page
         assert "if every value is a whole number" in page
     assert not any("estimate" in text for text in facts["caveats"]), "none is shown"
     _, plain = few_hours(tmp_path / "any.db", "any")
+    assert plain["shown"]["condition"] == "any-shape"
     assert plain["shown"]["declared"] is plain["shown"]["undeclared"] is None
     assert "hours or less" in SurveyPages().live(plain)
 

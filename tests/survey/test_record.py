@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives import serialization
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.record.record import read_record, sign
-from privatile.federation.record.verify import Checks
+from privatile.records import Checks, read_record, sign
 from privatile.records.keys import KeyPair
 from privatile.report.run_page import run_page
 from privatile.report.view import read_results, read_view
@@ -116,7 +115,6 @@ def test_who_reads_of_a_survey_reads_of_strata(closed: SurveyFolder, tmp_path: P
         read(run_page(read_view(closed.run_file))),
         read_results(closed.run_file)[0].to_text(),
         verify_survey_record(record, closed.run_file).to_text(),
-        " ".join([told["estimand"], *(caveat["text"] for caveat in told["caveats"])]),
     ]
     for text in texts:
         assert re.search("strat(a|um)", text)
@@ -137,7 +135,7 @@ def test_an_altered_record_is_found(closed: SurveyFolder) -> None:
         other = copy.deepcopy(record)
         change(other["body"])
         if key is not None:
-            other["signatures"]["coordinator"] = sign(other["body"], key)
+            other["signatures"]["signer"] = sign(other["body"], key)
         return verify_survey_record(json.loads(json.dumps(other)), closed.run_file).failed
 
     def narrow_interval(body: dict[str, Any]) -> None:
@@ -205,7 +203,7 @@ def test_without_the_counts_a_record_claims_no_end_but_its_studys(
     body["study_hash"], body["run"] = told.digest, told.run
 
     def found() -> Checks:
-        record["signatures"]["coordinator"] = sign(body, closed.key())
+        record["signatures"]["signer"] = sign(body, closed.key())
         return verify_survey_record(json.loads(json.dumps(record)))
 
     assert [text.partition(",")[0] for text in found().failed] == [wrong] * bool(wrong)

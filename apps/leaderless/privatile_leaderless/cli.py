@@ -330,9 +330,9 @@ def release(make: Callable[..., None], *, folder: Path, output: Path, unfinished
 
 def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
     """Write the record, or sign the one that another peer has written."""
-    from privatile.federation.record.countersignature import read_statement, statement_lines
-    from privatile.federation.record.record import read_record, write_record
-    from privatile.federation.record.verify import Checks, VerificationFailed
+    from privatile.records.countersignature import read_statement, statement_lines
+    from privatile.records.signing import read_record, write_record
+    from privatile.records.verification import Checks, VerificationFailed
     from privatile_leaderless.record import check_has_rounds, release_of_peers, sign_as_peer, verify
 
     study = directory.study()

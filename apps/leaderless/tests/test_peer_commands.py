@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from logged_peers import Peers, leaderless_study, with_a_silence
 from privatile.cli import main
-from privatile.federation.record import read_record, write_record
+from privatile.records import read_record, write_record
 from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 from privatile.run.state import awaiting, read_alarms

@@ -204,14 +204,15 @@ def opened(data: object, options: Options, rng: np.random.Generator | None) -> t
     """The ledger, the coins and the records, each read once for all runs over them."""
     coins: Coins
     if rng is None:
-        ledger = Ledger.open(options.ledger or ledger_path())
+        opens = Ledger.open if options.person is None else Ledger.open_or_make
+        ledger = opens(options.ledger or ledger_path())
         coins = OperatingSystemCoins()
     else:
         ledger = Ledger.in_memory(master=rng.bytes(32))
         coins = SeededCoins(rng)
     key = None
     if options.person is not None:
-        # Before the file is read: of runs that begin together, all hash people under the key that one of them made.
+        # Before the file is read: runs that begin together share the ledger and the person key that one of them made.
         path = Path(options.person_key or person_key_path())
         key = ledger.person_key(path) if rng is None else PersonKey(rng.bytes(KEY_BYTES))
     return ledger, coins, Division.read(data, options, ledger, key)

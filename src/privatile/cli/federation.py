@@ -238,15 +238,14 @@ def join(
 def release(folder: Path, output: Path, unfinished: bool) -> None:
     """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
     from privatile.federation.operations.folders import open_organizer
-    from privatile.federation.record.record import release as make
-    from privatile.federation.record.record import write_record
+    from privatile.federation.operations.record import UNFINISHED
+    from privatile.federation.operations.record import release as make
+    from privatile.records.signing import write_record
 
     record = make(open_organizer(folder), unfinished=unfinished)
     write_record(record, output)
-    for result in record["body"]["results"]:
-        for caveat in result["caveats"]:
-            if caveat["code"] == "unfinished":
-                echo(f"Before you use it: {caveat['text']}", err=True)
+    if not record["body"]["finished"]:
+        echo(f"Before you use it: {UNFINISHED}.", err=True)
     echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
         f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "

@@ -93,8 +93,8 @@ def demo() -> None:
     )
     took, truth, interval = time.perf_counter() - began, median(everybody), result.confidence_interval
     echo(f"  true median    {truth:,.0f}")
-    echo(f"  estimate       {result.estimate_shown(interval)}")
-    echo(f"  95% interval   {result.interval_shown(interval)}, {verdict(interval, truth)}")
+    echo(f"  estimate       {result.shown.own.estimate}")
+    echo(f"  95% interval   {result.shown.own.text}, {verdict(interval, truth)}")
     echo(f"  time           {took:.1f} s")
     echo(NEXT)
 

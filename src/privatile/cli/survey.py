@@ -224,7 +224,7 @@ def release(folder: "SurveyFolder", output: Path, unfinished: bool) -> None:
 
     It holds no code. Publish it with the run's file, run.db, which holds none either: everybody can then recompute it.
     """
-    from privatile.federation.record.record import write_record
+    from privatile.records.signing import write_record
     from privatile.survey.record import release as make
 
     record = make(folder, unfinished=unfinished)

@@ -24,9 +24,31 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from privatile.errors import InputError
+
+STRATA = "strata"
+"""The weighting of a survey's run: every client is a stratum, with the weight that its study gives."""
+
+
+class PartWords(NamedTuple):
+    """One of the parts whose mixture is estimated, and several."""
+
+    one: str
+    many: str
+
+
+CLIENTS = PartWords("client", "clients")
+
+
+def parts_of(weighting: str) -> PartWords:
+    """The words for the clients of a run with this weighting; fields of formats keep their names.
+
+    >>> parts_of("size").many, parts_of(STRATA).many
+    ('clients', 'strata')
+    """
+    return PartWords("stratum", "strata") if weighting == STRATA else CLIENTS
 
 
 def percent_text(share: float, digits: int = 6) -> str:

@@ -19,7 +19,7 @@ from privatile.estimator.tuned import FEWEST_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
 from privatile.planning.widths import Guess, both_in_words, wide
 from privatile.result.caveats import rounded_text
-from privatile.result.shown import ANY_SHAPE, SMOOTH, epsilon_text
+from privatile.result.shown import CONDITIONS, epsilon_text
 
 Wanted = Literal["width", "people", "epsilon"]
 """What a plan is to find: the other two are given."""
@@ -258,7 +258,7 @@ def _need(spec: RunSpec, method: str, target: float, guess: Guess | None, wanted
         epsilon_times = _least(*limits, lambda factor: too_wide(_richer(spec, factor)))
     return Need(
         method,
-        ANY_SHAPE if method == "any-shape" else SMOOTH,
+        CONDITIONS["any-shape" if method == "any-shape" else "smooth"],
         people,
         times,
         None if epsilon_times is None else epsilon_times * largest,

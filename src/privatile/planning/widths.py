@@ -49,7 +49,7 @@ from privatile.laws.critical import critical_value
 from privatile.laws.ratio import low_information_factor, two_sided_z
 from privatile.result.caveats import out_of_reach, rounded_text
 from privatile.result.result import QuantileResult
-from privatile.result.shown import ANY_SHAPE, SMOOTH, finite
+from privatile.result.shown import CONDITIONS, finite
 
 QUARTILES = NormalDist().inv_cdf(0.75) - NormalDist().inv_cdf(0.25)
 """Distance between the quartiles of the standard normal distribution."""
@@ -144,8 +144,8 @@ class ExpectedWidth(NamedTuple):
 
 
 NOT_SHOWN = (
-    f"{SMOOTH[0].upper()}{SMOOTH[1:]}, there is a narrower interval. Below an information of {SUPPORTED:,.0f} it is "
-    "not shown, and to declare it widens the one that is."
+    f"{CONDITIONS['smooth'].capitalize()}, there is a narrower interval. Below an information of {SUPPORTED:,.0f} it "
+    "is not shown, and to declare it widens the one that is."
 )
 
 
@@ -169,10 +169,10 @@ def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_leve
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected width and what it needs, in a sentence.
 
-    >>> print(width_words(ExpectedWidth("any-shape", ANY_SHAPE, 0.02, 4.0), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, 4.0), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 4 wide (±2), from the 0.4900 to the 0.5100
     quantile.
-    >>> print(width_words(ExpectedWidth("any-shape", ANY_SHAPE, 0.02, None), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, None), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 0.02 wide in rank, from the 0.4900 to the
     0.5100 quantile.
     """
@@ -190,7 +190,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
         size = wide(width.width)
     size = f"would be about {size}, from the {low:.4f} to the {high:.4f} quantile"
     if width.method == "smooth":
-        return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {size}."
+        return f"{CONDITIONS['smooth'].capitalize()} (--values continuous), the {percent} interval {size}."
     name = f"self-normalised {percent}" if width.method == "self-normalized" else percent
     return f"The {name} interval{holds} {size}."
 
@@ -222,8 +222,8 @@ def expected_widths(
     if supported(info):
         smooth = rank_width(level, clients, confidence_level, smooth_factor(info, rounds, confidence_level))
     return (
-        ExpectedWidth("any-shape", ANY_SHAPE, any_shape, width_in_units(guess, level, any_shape)),
-        ExpectedWidth("smooth", SMOOTH, smooth, width_in_units(guess, level, smooth)),
+        ExpectedWidth("any-shape", CONDITIONS["any-shape"], any_shape, width_in_units(guess, level, any_shape)),
+        ExpectedWidth("smooth", CONDITIONS["smooth"], smooth, width_in_units(guess, level, smooth)),
     )
 
 

@@ -27,8 +27,8 @@ from privatile.report.charts import dots_axis, dots_chart
 from privatile.report.pages import BLUE, FIGURE_FORMATS, GREY, render_page, write_figure
 from privatile.report.view import RunRecord
 from privatile.result.compare import Comparisons
-from privatile.result.groups import GroupOutcome, GroupResults, Line, drawn_range, level_name
-from privatile.result.shown import plain
+from privatile.result.groups import GroupOutcome, GroupResults, Line, drawn_range
+from privatile.result.shown import level_name, plain
 from privatile.run.run_file import RunStore
 
 if TYPE_CHECKING:

@@ -21,24 +21,21 @@ import numpy as np
 
 from privatile import __version__
 from privatile.core.mechanism import IMPOSSIBLE
-from privatile.core.text import counted, duration, listed, moment
+from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of
 from privatile.errors import InputError
 from privatile.estimator.spec import RunSpec
 from privatile.report.charts import dots_chart, trajectory_chart
 from privatile.report.pages import BLUE, CITATION, FIGURE_FORMATS, GREY, render_page, write_figure
 from privatile.report.survey_pages import shown_weeks, words_of
 from privatile.report.view import LevelHistory, LevelView, RunRecord, RunView, ThinPath
-from privatile.result.caveats import MAX_TO_ACT_ON, to_act_on_and_rest
-from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.caveats import MAX_TO_ACT_ON
+from privatile.result.result import QuantileResult
 from privatile.result.shown import (
-    ANY_SHAPE,
-    LISTED,
+    CONDITIONS,
     MISSING,
-    STRATA,
     TARGETS,
     epsilon_text,
-    grid_text,
-    parts_of,
+    level_name,
     plain,
     share_text,
     significant,
@@ -49,16 +46,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-NAMES = {0.25: "The lower quartile", 0.5: "The median", 0.75: "The upper quartile"}
-
-
 def short_title(level: float, value: str) -> str:
     """What was estimated, in a few words; the sentence beside it says the rest.
 
     >>> short_title(0.5, "income"), short_title(0.9, "income")
     ('The median of income', 'The 0.9 quantile of income')
     """
-    return f"{NAMES.get(level, f'The {level:g} quantile')} of {value}"
+    return f"The {level_name(level)} of {value}"
 
 
 def way_there(first_rounds: int, result: QuantileResult) -> str:
@@ -85,8 +79,8 @@ OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth", 
 def how_read(result: QuantileResult) -> str:
     """Where estimate and interval come from."""
     method, any_shape = result.method, result.inference.is_any_shape
-    if result.interval_so_far is not None and not result.valid_at_every_look:
-        method, any_shape = "anytime", result.anytime_condition == ANY_SHAPE
+    if result.shown.is_so_far and not result.valid_at_every_look:
+        method, any_shape = "anytime", result.anytime_condition == "any-shape"
     if any_shape and result.design in ("straddle", "open"):
         return (
             "The interval ends at the innermost questions that the answers place below and above the quantile: of the "
@@ -122,7 +116,7 @@ def looking(spec: RunSpec, result: QuantileResult) -> str:
         )
     if spec.design == "open":
         return "The interval stays valid however often one looks, and whenever the run is ended."
-    if result.valid_at_every_look or result.interval_so_far is not None:
+    if result.valid_at_every_look or result.shown.is_so_far:
         dashed = "; the dashed one holds at the planned end only" if result.other is not None else ""
         return f"The interval stays valid however often one looks{dashed}."
     return "Stopping a run because of what this interval shows voids its confidence."
@@ -180,14 +174,13 @@ def to_look_at_first(found: Sequence[Sequence[Finding]]) -> list[Finding]:
 
 def caveat_findings(result: QuantileResult) -> list[Finding]:
     """What the result carries, the most important first, without standing remarks: those are in the documentation."""
-    first, rest = to_act_on_and_rest(result.caveats)
     return [
         Finding(
             "note" if caveat.severity == "note" else "worry",
             caveat.kind.title.format(one=result.parts.one, many=result.parts.many),
             caveat.text,
         )
-        for caveat in (*first, *rest)
+        for caveat in (*result.shown.act, *result.shown.rest)
     ]
 
 
@@ -362,7 +355,8 @@ def trajectory_figure(view: RunView) -> "Figure":
             panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
         name = f"{100 * view.spec.confidence_level:g}% interval"
         if result is not None:
-            name += f", {result.condition if result.interval_so_far is None else result.anytime_condition}"
+            condition = result.anytime_condition if result.shown.is_so_far else result.condition
+            name += f", {CONDITIONS[condition or 'smooth']}"
         panel.fill_between(path.rounds, path.low, path.high, color=BLUE, alpha=0.25, linewidth=0.8, label=name)
         if result is not None and result.other is not None:
             for ends, text in ((path.other_low, OTHER_NAMES[result.other.method]), (path.other_high, None)):
@@ -505,9 +499,9 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         answer = _answer(result)
         way = way_there(level.history.burn_in, result)
         method = f"{way}{how_read(result)}"
-        method += " The chart shows the interval without what was declared." if result.first_is_declared else ""
+        method += " The chart shows the interval without what was declared." if result.shown.undeclared else ""
     return {
-        "name": short_title(level.level, "").removesuffix(" of "),
+        "name": f"The {level_name(level.level)}",
         "text": f"{level.level:g}",
         "result": result,
         "answer": answer,
@@ -542,27 +536,26 @@ def _conditions(levels: list[dict[str, Any]]) -> list[str]:
 
 def _answer(result: QuantileResult) -> dict[str, Any]:
     """What stands first on the page, in words: the estimate or the values left, and both intervals."""
-    interval = result.first_interval
-    other = None
-    if result.other is not None:
-        ends = dict(zip(("low", "high"), result.ends_shown(result.other.interval), strict=True))
-        other = {**ends, **{name: getattr(result.other, name) for name in ("method", "condition", "how")}}
+    shown, other = result.shown, None
+    if result.other is not None and shown.other is not None:
+        (low, high), condition = shown.other.ends, shown.other.condition
+        other = {
+            "low": low,
+            "high": high,
+            "condition": condition,
+            "method": result.other.method,
+            "how": result.other.how,
+        }
     return {
-        "estimate": result.headline,
-        "interval": _interval_text(result, interval),
-        "name": "anytime interval" if result.interval_so_far else "interval",
-        "condition": result.first_condition,
-        "undeclared": result.undeclared if result.first_is_declared else "",
+        "estimate": shown.headline,
+        "interval": shown.listed,
+        "name": shown.first_name,
+        "condition": shown.first.condition,
+        "undeclared": shown.undeclared,
         "other": other,
         "contradiction": result.contradiction,
         "warned": any(caveat.code in ("contradiction", "declaration") for caveat in result.caveats),
     }
-
-
-def _interval_text(result: QuantileResult, interval: ConfidenceInterval) -> str:
-    """The interval; of a declared grid the values that it leaves, where they are few."""
-    left = result.grid_values if result.located and interval == result.confidence_interval else None
-    return grid_text(left) if left and len(left) <= LISTED else result.interval_shown(interval)
 
 
 def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:

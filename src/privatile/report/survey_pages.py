@@ -22,7 +22,7 @@ from typing import Any
 
 from privatile.inference.series import FALSE_ALARMS
 from privatile.report.pages import render, static
-from privatile.result.shown import ANY_SHAPE, SMOOTH, outward, significant
+from privatile.result.shown import NAMED_LEVELS, outward, significant
 from privatile.result.weeks import is_series
 
 LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
@@ -122,9 +122,6 @@ def in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
 """What visitors are told: that a round is about to close is nothing to them."""
 
-LEVELS = {0.25: "lower", 0.5: "median", 0.75: "upper"}
-"""Quantiles that have a name."""
-
 UNKNOWN: dict[str, Any] = {
     **dict.fromkeys(
         (
@@ -184,20 +181,21 @@ def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
     """What both pages say about the result."""
     shown, level = facts.get("shown") or {}, facts["level"]
     series = shown_weeks(facts.get("series") or (), (facts["range"][0], facts["range"][1]), words)
-    condition = {ANY_SHAPE: "any_shape", SMOOTH: "smooth"}.get(facts.get("condition") or "")
-    condition = words(condition) if condition else facts.get("condition")
-    declared = _declared(facts, words) if shown.get("declared") else None
+    # A grid is declared for the any-shape interval alone.
+    code = shown.get("condition")
+    any_shape = words("any-shape")
+    condition = _declared(facts, words) if code == "grid" else words(code) if code else None
     return {
         "t": words,
         "title": facts["title"],
         "facts": {**UNKNOWN, **facts},
         "state": STATES.get(facts["state"], facts["state"]),
-        "estimand": words(LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
+        "estimand": words(NAMED_LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
         "headline": _headline(shown, facts["unit"], words),
         "interval": in_words(shown.get("interval"), words),
-        "condition": declared or condition,
+        "condition": condition,
         "undeclared": in_words(shown.get("undeclared"), words),
-        "any_shape": condition,
+        "any_shape": any_shape,
         "final": in_words(shown.get("final"), words),
         "percent": f"{100 * facts['confidence']:.4g}%",
         "answered": _share(facts.get("answers"), facts.get("codes")),

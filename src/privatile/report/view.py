@@ -430,13 +430,13 @@ class LevelView:
             range=stated,
             search=search,
             whole=self.whole,
-            digits_width=math.nan if self.result is None else self.result.digits_width(self.result.first_interval),
+            digits_width=math.nan if self.result is None else self.result.shown.first.width,
         )
 
     def shown_path(self, most: int) -> ThinPath:
         """The path with the interval that stands first beside it: while the run is unfinished the anytime one."""
         path = self.path(most)
-        if self.result is None or self.result.interval_so_far is None:
+        if self.result is None or not self.result.shown.is_so_far:
             return path
         return replace(path, low=path.anytime_low, high=path.anytime_high)
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.scale import working_range
-from privatile.core.text import listed, percent_text
+from privatile.core.text import CLIENTS, PartWords, listed, parts_of, percent_text
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_ended import OpenPlan, open_memory
 from privatile.estimator.plan import Plan, RoundState, TablePlan
@@ -21,7 +21,6 @@ from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan
 from privatile.estimator.tuned import AutoPlan, information, supported
 from privatile.inference.inference import Inference
-from privatile.result.shown import CLIENTS, PartWords, parts_of
 
 Severity = Literal["unreliable", "act", "note", "standing"]
 

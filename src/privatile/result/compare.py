@@ -36,11 +36,11 @@ from privatile.core.text import disarmed, printable
 from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
-from privatile.result.caveats import Caveat, to_act_on_and_rest
+from privatile.result.caveats import Caveat
 from privatile.result.document import SCHEMA_VERSION
-from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name, level_name
+from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name
 from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.shown import nearest_inside, outward, p_value_text, plain, significant
+from privatile.result.shown import level_name, nearest_inside, outward, p_value_text, plain, significant
 from privatile.result.tables import FIRST, REST, WIDTH, fixed_columns, folded
 
 
@@ -176,11 +176,11 @@ class Comparison:
 
     def _caveats(self) -> tuple[list[str], list[str]]:
         """Of both results, those to act on and the rest; one that holds for one of them only says for which."""
-        (first, rest), (second, others) = (to_act_on_and_rest(one.caveats) for one in (self.first, self.second))
-        return _said_of_both(first, second), _said_of_both(rest, others)
+        first, second = self.first.shown, self.second.shown
+        return _said_of_both(first.act, second.act), _said_of_both(first.rest, second.rest)
 
 
-def _said_of_both(first: list[Caveat], second: list[Caveat]) -> list[str]:
+def _said_of_both(first: Sequence[Caveat], second: Sequence[Caveat]) -> list[str]:
     return [
         *(caveat.text if caveat in second else f"first: {caveat.text}" for caveat in first),
         *(f"second: {caveat.text}" for caveat in second if caveat not in first),
@@ -335,7 +335,7 @@ class Comparisons:
             if not result.reliable
         }
         reasons = {
-            name: to_act_on_and_rest(result.caveats)[0][0].text.rstrip(".") if result.located else result.headline
+            name: result.shown.act[0].text.rstrip(".") if result.located else result.headline
             for name, result in results.items()
         }
         return [f"{name}: {why}. Differences from it are not to be relied on." for name, why in reasons.items()]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.scale import Scale, clip
+from privatile.core.text import CLIENTS, PartWords, parts_of
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
@@ -46,7 +47,7 @@ from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
 from privatile.inference.series import largest_influences
 from privatile.inference.trajectory import Trajectory
 from privatile.result.caveats import Caveat, caveat, what_it_takes
-from privatile.result.shown import CLIENTS, PartWords, Row, finite, parts_of, rank_text
+from privatile.result.shown import Row, finite, rank_text
 
 DIGITS = 4
 """Decimals of what describes a search or a curve's bend: beside an atom machines agree on eight."""

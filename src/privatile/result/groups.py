@@ -23,7 +23,7 @@ from privatile.estimator.settings import parse_values
 from privatile.result.caveats import Caveat, to_act_on_and_rest
 from privatile.result.document import Library, document, frame
 from privatile.result.result import QuantileResult
-from privatile.result.shown import MISSING
+from privatile.result.shown import MISSING, level_name
 from privatile.result.tables import FIRST, WIDTH, fixed_columns, folded
 
 SHORTEST_NAME = 8
@@ -102,8 +102,6 @@ def cut_name(name: str, most: int) -> str:
 FEW = 4
 """Names of groups that a line lists."""
 
-LEVEL_NAMES = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
-
 
 class GroupOutcome(NamedTuple):
     """One group: a result per level, None where it is not there; or no entry, and why nobody was asked."""
@@ -176,13 +174,11 @@ class GroupResults:
         result = group.results[level_index] if group.results else None
         if result is None:
             return Line(name, 0, "", "", math.nan, self.range, group.why)
-        interval = result.first_interval
-        text, ends = " … ".join(result.ends_shown(interval)), result.declared_ends(interval) or interval
+        shown, first = result.shown, result.shown.first
         if not result.located:
-            return Line(name, result.records, "", text, math.nan, ends, result.headline)
+            return Line(name, result.records, "", " … ".join(first.ends), math.nan, first.drawn, shown.headline)
         why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
-        shown = result.estimate_shown(interval), result.interval_shown(interval)
-        return Line(name, result.records, *shown, result.estimate, ends, why)
+        return Line(name, result.records, first.estimate, first.text, result.estimate, first.drawn, why)
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
@@ -207,7 +203,7 @@ class GroupResults:
         percent = f"{100 * self.confidence_level:.4g}%"
         results = [result for _, result in self.results]
         placed = [result for result in results if result.located] or results
-        conditions = dict.fromkeys(result.condition_shown for result in placed if result.condition_shown)
+        conditions = dict.fromkeys(result.shown.own.condition for result in placed)
         holds = f", {' or '.join(conditions)}" if conditions else ""
         count = len(results)
         every, these = ("both", "Both") if count == 2 else (f"all {count} of them", f"All {count}")
@@ -237,7 +233,7 @@ class GroupResults:
         found: dict[str, list[str]] = {}
         caveats: list[Caveat] = []
         for name, result in self.results:
-            for caveat in to_act_on_and_rest(result.caveats)[0]:
+            for caveat in result.shown.act:
                 if not caveat.kind.loses:
                     found.setdefault(caveat.text, []).append(name)
                     caveats.append(caveat)
@@ -352,12 +348,3 @@ class GroupResults:
         if self.reporter is None:
             raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
         return self.reporter(self, path)
-
-
-def level_name(level: float) -> str:
-    """A level in words.
-
-    >>> level_name(0.5), level_name(0.9)
-    ('median', '0.9 quantile')
-    """
-    return LEVEL_NAMES.get(level, f"{level:g} quantile")

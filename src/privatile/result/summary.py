@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from privatile.core.scale import Scale
-from privatile.core.text import percent_text
+from privatile.core.text import parts_of, percent_text
 from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
@@ -54,7 +54,7 @@ from privatile.result.result import (
     in_units,
     interval_in_units,
 )
-from privatile.result.shown import ANY_SHAPE, SMOOTH, Row, by_holder, client_facts, outward, parts_of
+from privatile.result.shown import CONDITIONS, NAMED_LEVELS, Condition, Row, client_facts, outward
 from privatile.result.weeks import over_time
 
 MOST_VALUES = 1000
@@ -135,7 +135,7 @@ def chosen_later(asked: ReportSettings, now: ReportSettings) -> Caveat | None:
 class BothReadings(NamedTuple):
     """What a result says about its two readings."""
 
-    condition: str
+    condition: Condition
     other: OtherReading | None
     contradiction: str
     grid_values: tuple[float, ...] | None
@@ -148,7 +148,7 @@ def both_readings(
     """What stands beside the interval that is `shown`."""
     both = evidence.readings
     if both is None:
-        return BothReadings(SMOOTH, None, "", None, ())
+        return BothReadings("smooth", None, "", None, ())
     any_shape = shown.is_any_shape
     why, other = both.contradiction, None
     beside: Inference | None = both.smooth if any_shape else both.any_shape
@@ -159,7 +159,7 @@ def both_readings(
             why = why or SUSPECT
     welcome = not any_shape or (not why and settings.declared.may_be_smooth)
     if beside is not None and welcome and not both.open_end:
-        other = _other(beside, SMOOTH if any_shape else ANY_SHAPE, settings, scale)
+        other = _other(beside, "smooth" if any_shape else "any-shape", settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.may_be_smooth
     contradiction = f"no smooth interval: {why}" if why and expected else ""
@@ -182,7 +182,7 @@ def both_readings(
         if off_grid:
             contradiction = off_grid
             found.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
-    return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(found))
+    return BothReadings("any-shape" if any_shape else "smooth", other, contradiction, values, tuple(found))
 
 
 def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[Caveat]:
@@ -191,18 +191,18 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
     Too little information is known before anyone is asked, and a dry run says it so.
     """
     if why and method.startswith(ANY_SHAPE_METHOD) and settings.declared.continuous:
-        yield caveat("declaration", why=why, condition=ANY_SHAPE)
+        yield caveat("declaration", why=why, condition=CONDITIONS["any-shape"])
     elif why and method.startswith("smooth"):
-        yield caveat("contradiction", "smooth", why=why, condition=ANY_SHAPE)
+        yield caveat("contradiction", "smooth", why=why, condition=CONDITIONS["any-shape"])
 
 
-def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
+def _other(inference: Inference, condition: Condition, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
     how, looked_at = f"the option interval {inference.method} shows it first", settings.until_width is not None
     if looked_at:
         how = (
             "a run declared continuous stops by it"
-            if condition == SMOOTH
+            if condition == "smooth"
             else "a run that declares nothing stops by it"
         )
     return OtherReading(interval, inference.method, condition, how, looked_at)
@@ -401,7 +401,7 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     variant, (low, high) = "always", ("", "")
     if not result.valid_at_every_look:
         variant = "no-interval" if result.anytime is None else "anytime"
-        low, high = ("", "") if result.anytime is None else result.ends_shown(result.anytime)
+        low, high = ("", "") if result.shown.anytime is None else result.shown.anytime.ends
     percent = percent_text(result.confidence_level)
     why = caveat("unfinished", variant, rounds=result.rounds, most=planned, percent=percent, low=low, high=high)
     other = result.other
@@ -409,7 +409,7 @@ def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     # interval, which stands first.
     if other is not None and not other.at_every_look:
         left_out = result.valid_at_every_look or other.interval == result.anytime
-        other = None if left_out else other._replace(condition=f"{other.condition}, at the planned end only")
+        other = None if left_out else other._replace(at_planned_end=True)
     return with_caveat(replace(result, other=other), why)
 
 
@@ -459,7 +459,7 @@ def summarize(
         records=sum(state.asked),
         design=settings.design,
         mode=plan.mode,
-        clients=by_holder(plan, state, settings.confidence_level, facts) if divided else facts,
+        clients=client_facts(plan, state, settings.confidence_level, by_holder=True) if divided else facts,
         classes=facts if divided else (),
         caveats=most_important_first(
             *both.caveats,
@@ -475,7 +475,7 @@ def summarize(
         scale=plan.scale,
         diagnostics=tuple(rows),
         anytime=anytime,
-        anytime_condition="" if sequence is None else ANY_SHAPE if sequence.is_any_shape else SMOOTH,
+        anytime_condition=None if sequence is None else "any-shape" if sequence.is_any_shape else "smooth",
         valid_at_every_look=valid_at_every_look(settings, evidence, alone),
         explanation=explain(settings, plan, state, trajectory, evidence),
         condition=both.condition,
@@ -536,7 +536,7 @@ def common_level(plan: Plan) -> float:
 def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
     level = common_level(plan)
-    name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(level, "")
+    name = f" (the {NAMED_LEVELS[level]})" if level in NAMED_LEVELS else ""
     value = settings.value + (f", dithered by ±{settings.dither / 2:g}," if settings.dither else "")
     words = f"The {level:.6g} quantile{name} of {value}"
     if settings.survey is not None:

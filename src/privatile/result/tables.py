@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from privatile.core.text import printable
-from privatile.result.caveats import to_act_on_and_rest
 
 if TYPE_CHECKING:
     from privatile.result.result import QuantileResult
@@ -31,7 +30,7 @@ FIRST, REST = "Before you use it:", "Also:"
 
 def as_text(result: "QuantileResult", *, explain: bool = False) -> str:
     """A table for a terminal or a log."""
-    shown, (first, rest) = result.shown_rows(), to_act_on_and_rest(result.caveats)
+    shown, first, rest = result.shown_rows(), result.shown.act, result.shown.rest
     gap = max(len(row.label) for row in shown)
     lines = [result.sentence, ""]
     if first:
@@ -50,10 +49,9 @@ def as_text(result: "QuantileResult", *, explain: bool = False) -> str:
 
 def levels_table(results: "Sequence[QuantileResult]") -> list[str]:
     """Several levels at a glance: what stands first of each, and its interval."""
-    percent = f"{100 * results[0].confidence_level:g}%"
     how = ", all at once" if results[0].simultaneous else ""
-    rows = [(f"{one.level:g}", one.headline, one.interval_shown(one.first_interval)) for one in results]
-    return fixed_columns([("level", "estimate", f"{percent} interval{how}"), *rows])
+    rows = [(f"{one.level:g}", one.headline, one.shown.first.text) for one in results]
+    return fixed_columns([("level", "estimate", f"{results[0].shown.percent} interval{how}"), *rows])
 
 
 def folded(text: str, width: int) -> list[str]:
@@ -106,7 +104,7 @@ def as_html(result: "QuantileResult") -> str:
     )
     first, rest = (
         "".join(f"<li>{html.escape(caveat.text)}</li>" for caveat in found)
-        for found in to_act_on_and_rest(result.caveats)
+        for found in (result.shown.act, result.shown.rest)
     )
     return (
         f"<p>{html.escape(result.sentence)}</p>"

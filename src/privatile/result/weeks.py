@@ -17,7 +17,7 @@ from privatile.inference.series import FALSE_ALARMS, Change, change, series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
 from privatile.result.caveats import Caveat, caveat, most_important_first
 from privatile.result.result import QuantileResult, in_units
-from privatile.result.shown import SMOOTH, Row, finite
+from privatile.result.shown import CONDITIONS, Row, finite
 
 
 def over_time(
@@ -97,7 +97,7 @@ def _weekly(
                 "answers": part.people,
                 "estimate": in_units(plan.scale, part.estimate) if says else None,
                 "interval": ends,
-                "condition": SMOOTH if says else None,
+                "condition": CONDITIONS["smooth"] if says else None,
             }
         )
     return found

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from privatile.core.text import moment
+from privatile.core.text import STRATA, moment
 from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.open_ended import End, Reason
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
-from privatile.result.shown import STRATA
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue
 from privatile.run.run_file import RunStore

@@ -19,8 +19,8 @@ from typing import Any, Self, TypeVar
 from privatile.core.text import moment
 from privatile.errors import PrivatileError, StoreError
 from privatile.estimator.settings import parse_values
-from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.shown import headline_parts
+from privatile.result.result import QuantileResult
+from privatile.result.shown import CONDITIONS, Shown, ShownInterval
 from privatile.run.rounds import OpenRound, Phase, Present, RoundRule, advance, wakes_at
 from privatile.run.state import Alarm
 from privatile.survey.folder import SurveyFolder, code_hash
@@ -79,19 +79,17 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
     }
 
 
-def _as_shown(
-    result: QuantileResult, interval: ConfidenceInterval | None, final: ConfidenceInterval | None
-) -> dict[str, Any]:
+def _as_shown(shown: Shown, interval: ShownInterval | None, final: ShownInterval | None) -> dict[str, Any]:
     """The result in the numbers that people read: those of `privatile report`, by the declared reading."""
-    kind, number = headline_parts(result)
-    declared = interval is not None and result.declared_ends(interval) is not None
+    declared = interval is not None and interval.condition_code == "grid"
     return {
-        "headline": kind,
-        "number": number,
-        "interval": None if interval is None else list(result.ends_shown(interval)),
-        "declared": result.condition_shown if declared else None,
-        "undeclared": list(result.rounded_ends(interval)) if interval and declared else None,
-        "final": None if final is None else list(result.rounded_ends(final)),
+        "headline": shown.kind,
+        "number": shown.number,
+        "interval": None if interval is None else list(interval.ends),
+        "condition": None if interval is None else interval.condition_code,
+        "declared": interval.condition if interval and declared else None,
+        "undeclared": list(interval.rounded) if interval and declared else None,
+        "final": None if final is None else list(final.rounded),
     }
 
 
@@ -103,19 +101,18 @@ def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
         )
         return {**nothing, "caveats": [], "liars": [], "series": [], "change": None}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
-    anytime, condition = result.anytime, result.anytime_condition
-    final: ConfidenceInterval | None = result.confidence_interval
-    if result.valid_at_every_look:
-        anytime, condition = result.confidence_interval, result.condition
-        final = None if result.other is None else result.other.interval
+    shown = result.shown
+    always = result.valid_at_every_look
+    anytime, condition = (shown.own, result.condition) if always else (shown.anytime, result.anytime_condition)
+    final = shown.other if always else shown.own
     facts = result.facts()
     moved = [caveat.text for caveat in result.caveats if caveat.code == "moved"]
     return {
         "estimate": result.estimate if result.located else None,
-        "interval": None if anytime is None else list(anytime),
-        "condition": None if anytime is None else condition,
-        "final": None if final is None else list(final),
-        "shown": _as_shown(result, anytime, final),
+        "interval": None if anytime is None else [anytime.low, anytime.high],
+        "condition": None if anytime is None or condition is None else CONDITIONS[condition],
+        "final": None if final is None else [final.low, final.high],
+        "shown": _as_shown(shown, anytime, final),
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
         "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],

@@ -86,7 +86,7 @@ MOST_STRATA = 1_000
 LONGEST_TEXT = 500
 """Characters of a text that the page shows."""
 
-FORMULA = re.compile(r"(?:^|[,;|])\s*[=+\-@]")
+FORMULA = re.compile(r"""(?:^|[,;|])[\s"]*[=+\-@]""")
 """What a spreadsheet takes for a formula, in a cell of its own too where it divides cells at another sign."""
 NO_FORMULA = (
     "must not have = + - or @, of whatever width, at its beginning or after a comma, a semicolon or |: a spreadsheet "

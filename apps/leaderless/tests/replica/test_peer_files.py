@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError, StoreError
-from privatile.federation.record.record import transcript_digest
+from privatile.records import transcript_digest
 from privatile.run.run_file import RunStore
 from privatile_leaderless.chain import payload_digest, signed_value
 from privatile_leaderless.entries import Note

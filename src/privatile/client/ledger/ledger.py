@@ -353,6 +353,19 @@ class Ledger:
                 raise
         return ledger
 
+    @classmethod
+    def open_or_make(cls, path: str | os.PathLike[str], *, restored: bool = False) -> "Ledger":
+        """The ledger at `path`, made now where there is none; of processes that begin together all share one."""
+        ledger = cls.open(path, restored=restored)
+        try:
+            with ledger.transaction():  # makes the file, with its keys
+                pass
+        except LedgerError:
+            if not Path(path).exists():
+                raise
+            ledger = cls.open(path, restored=restored)  # another process was faster
+        return ledger
+
     @cached_property
     def secret(self) -> LedgerKey:
         """The key of this ledger, from its file; an error where that is missing or belongs to another ledger."""

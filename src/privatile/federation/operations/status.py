@@ -167,12 +167,13 @@ def _answers(coordinator: Coordinator) -> tuple[tuple[str, dict[str, Any]], ...]
 
 def beside(result: QuantileResult) -> list[str]:
     """The other interval of a result with its condition, or why there is none, in words."""
-    if result.first_is_declared and result.located:
-        return [f"If it is not so: {result.undeclared}."]
-    if result.other is None:
+    shown = result.shown
+    if shown.undeclared and result.located:
+        return [f"If it is not so: {shown.undeclared}."]
+    if shown.other is None:
         return [f"{result.contradiction[0].upper()}{result.contradiction[1:]}."] if result.contradiction else []
-    low, high = result.ends_shown(result.other.interval)
-    return [f"Beside it: {low} to {high}, {result.other.condition}."]
+    low, high = shown.other.ends
+    return [f"Beside it: {low} to {high}, {shown.other.condition}."]
 
 
 def run_results(directory: Directory) -> tuple[QuantileResult, ...]:

@@ -17,7 +17,7 @@ from privatile.errors import InputError, StoreError
 from privatile.estimator.settings import parse_values
 from privatile.report.run_page import OTHER_NAMES, caveat_findings
 from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result.shown import finite, grid_text, lying_rank
+from privatile.result.shown import CONDITIONS, finite, lying_rank
 from privatile.run.locks import run_lives
 from privatile.run.run_file import RunStore
 from privatile.run.state import (
@@ -220,27 +220,30 @@ def _level(level: LevelView) -> dict[str, Any]:
         return (
             shown | nothing | {"values_left": "", "undeclared": "", "declared": "", "contradiction": "", "caveats": []}
         )
-    other = result.other
-    declared = result.first_is_declared
+    told, other = result.shown, result.other
     return shown | {
         "texts": {
-            "estimate": result.headline,
-            "interval": result.interval_shown(result.first_interval),
-            "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
+            "estimate": told.headline,
+            "interval": told.first.text,
+            "other": "" if told.other is None else told.other.text,
         },
         "estimate": result.estimate,
         "located": result.located,
         "always": result.valid_at_every_look,
-        "shown": "fixed" if result.interval_so_far is None else "anytime",
-        "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
+        "shown": "anytime" if told.is_so_far else "fixed",
+        "fixed": {
+            **result.confidence_interval._asdict(),
+            "method": result.method,
+            "condition": CONDITIONS[result.condition],
+        },
         "anytime": None
-        if result.anytime is None
-        else {**result.anytime._asdict(), "condition": result.anytime_condition},
+        if result.anytime is None or result.anytime_condition is None
+        else {**result.anytime._asdict(), "condition": CONDITIONS[result.anytime_condition]},
         "other": None
-        if other is None
-        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": grid_text(result.grid_values) if declared and result.located else "",
-        "undeclared": result.undeclared if declared else "",
+        if other is None or told.other is None
+        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
+        "values_left": told.values_left,
+        "undeclared": told.undeclared,
         "declared": parse_values(result.values).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
