@@ -74,7 +74,7 @@ EDITS = {
     "the cursor is set back": "UPDATE datasets SET cursor = 0",
     "a data set is made larger": "UPDATE datasets SET records = 80",
     "a reservation is taken back": "UPDATE runs SET next = 0 WHERE run = 'run'",
-    "a reservation is removed": "UPDATE runs SET next = NULL, reserved = NULL WHERE run = 'run'",
+    "a reservation is removed": "UPDATE runs SET next = 0, reserved = 0 WHERE run = 'run'",
     "a run may spend again": "UPDATE runs SET spend_again = 1",
     "what was lost is forgotten": "UPDATE runs SET lost_through = 0 WHERE run = 'two'",
     "a charge is removed": "DELETE FROM charges",
@@ -131,8 +131,8 @@ def test_a_ledger_that_was_not_edited_verifies_and_who_has_the_key_can_edit_it(p
     """Negative controls of all the tests above."""
     done = CliRunner().invoke(ledger_command, ["verify", str(path)])
     assert (done.exit_code, done.output.split(":")[0]) == (0, f"{path} verifies")
-    with Ledger.open(path) as ledger, ledger.transaction(), ledger.seal.changing("datasets", "1", ()):
-        ledger.execute("UPDATE datasets SET cursor = 0")
+    with Ledger.open(path) as ledger, ledger.transaction():
+        ledger.update("datasets", "cursor = 0", (), "1", ())
     assert CliRunner().invoke(ledger_command, ["verify", str(path)]).exit_code == 0
     missing = CliRunner().invoke(ledger_command, ["verify", f"{path}.none"]).exception
     assert isinstance(missing, LedgerError)  # a usage error: the command line turns it into exit code 2

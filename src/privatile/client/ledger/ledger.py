@@ -75,7 +75,10 @@ DECIDING = ("meta", "datasets", "splits", "runs", "charges")
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
-CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY, value ANY NOT NULL CHECK (typeof(value) = CASE key WHEN 'max_epsilon' THEN 'real'
+        WHEN 'order' THEN 'integer' WHEN 'folded' THEN 'integer' WHEN 'indexed' THEN 'integer' ELSE 'blob' END))
+    STRICT, WITHOUT ROWID;
 CREATE TABLE datasets (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, holder TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
     content BLOB NOT NULL, person TEXT, records INTEGER NOT NULL CHECK (records > 0),
