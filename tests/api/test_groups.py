@@ -175,9 +175,9 @@ def test_a_difference_from_what_was_not_located_has_no_number(both: GroupResults
         ),
     )
     alone, together = (compare_all(three, disjoint=True, simultaneous=each) for each in (False, True))
-    rows = {line.name: (line.estimate, line.why, line.is_located) for line in alone.lines()}
+    rows = {line.name: (line.estimate, line.p_value, line.is_located) for line in alone.lines()}
     assert rows["near − north"][0] == "0.002" == together.lines()[0].estimate
-    assert rows["near − west"] == rows["north − west"] == ("–", "–", False)
+    assert rows["near − west"] == rows["north − west"] == ("", "–", False)
     assert "west: not located. Differences from it are not to be relied on." in alone.notes()
     assert "0.002" in compare(near, north, disjoint=True).to_text()
     (one,) = (compare_all(replace(three, groups=three.groups[:2]), disjoint=True, simultaneous=True),)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privatile.report.dashboard.serving import DashboardAddress, listen, run_dashboard
-from privatile.report.view import read_view
 from privatile.result.shown import grid_text
+from privatile.run.view import RunView
 from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser
@@ -150,7 +150,7 @@ def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: 
 def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..., Any], tmp_path: Path) -> None:
     """It is valid at every look: no buttons, its condition in words; questions on both sides are in the key."""
     run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", values="whole", whole=True)
-    (level,) = read_view(run).levels
+    (level,) = RunView.read(run, drawn=True).levels
     assert level.result is not None
     with run_dashboard(run) as dashboard:
         seen = watched()

@@ -120,10 +120,10 @@ def test_report_prints_the_text_of_a_saved_run(home: Path) -> None:
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_results_become_a_table(home: Path, library: Any) -> None:
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
     pytest.importorskip(library)
-    results = read_results(home / "three.db")
+    results = RunView.read(home / "three.db").all_results()
     table = results.to_frame(library)
     assert table.shape[0] == 3
     levels = table["level"].to_pylist() if library == "pyarrow" else list(table["level"])
@@ -132,9 +132,9 @@ def test_results_become_a_table(home: Path, library: Any) -> None:
 
 
 def test_a_table_without_its_library_is_a_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
-    results = read_results(home / "one.db")
+    results = RunView.read(home / "one.db").all_results()
     with pytest.raises(privatile.errors.InputError, match="one of pandas, polars, pyarrow"):
         results.to_frame("excel")  # type: ignore[arg-type]
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)

@@ -60,7 +60,7 @@ def test_the_record_carries_both_intervals(undeclared: Federation, both: dict[st
     write_record(both, tmp_path / "record.json")
     (result,) = read_record(tmp_path / "record.json")["body"]["results"]
     assert (result["values"], result["method"], result["grid_values"]) == ("any", "any-shape", None)
-    assert set(result["other_interval"]) == {"low", "high", "method"}
+    assert set(result["other_interval"]) == {"low", "high", "method", "condition"}
     checked = verify_record(both, undeclared.directory.store_file)
     assert checked.failed == []
     assert "the other interval is the one the counts give, within 1e-09 standard errors" in checked.passed
@@ -105,13 +105,13 @@ FORGERIES: dict[str, tuple[Callable[[Result], None], str]] = {
     "no estimate": (lambda result: result.update(estimate=None), "the estimate"),
     "no other": (lambda result: result.update(other_interval=None), "the other interval"),
     "swapped": (swapped, "the interval"),
-    "no condition": (lambda result: result["other_interval"].update(method="any-shape"), "the other"),
+    "no condition": (lambda result: result["other_interval"].update(condition="any-shape"), "the other"),
     "fewer values": (lambda result: result["grid_values"].pop(), "the list of values"),
     "more values": (lambda result: result["grid_values"].append(60.0), "the list of values"),
     "moved value": (lambda result: result["grid_values"].__setitem__(0, 1e-9), "the list of values"),
     "no values": (lambda result: result.update(grid_values=None), "the list of values"),
     "declared": (lambda result: result.update(values="continuous"), "budgets"),
-    "holds always": (lambda result: result.update(method="smooth"), "budgets"),
+    "holds always": (lambda result: result.update(condition="smooth"), "budgets"),
     "contradicted": (lambda result: result.update(contradicted=not result["contradicted"]), "budgets"),
 }
 
@@ -178,6 +178,8 @@ def test_status_and_watch_show_both(
         (answer,) = status.to_dict()["answers"]
         assert {key: answer[key] for key in FIRST} == {key: result[key] for key in FIRST}
         has_both = federation is undeclared
+        for one in (answer, result):
+            assert one["other_interval"] is None or one["other_interval"].pop("condition")
         assert (answer["other_interval"] or {}).items() >= (result["other_interval"] or {}).items()
         assert ("Beside it: " in status.to_text()) == has_both
         assert ("if the values are continuous" in status.to_text()) == has_both

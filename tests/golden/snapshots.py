@@ -28,7 +28,7 @@ from privatile import __version__
 from privatile.cli import main as command
 from privatile.errors import PrivatileError
 from privatile.report.survey_pages import LANGUAGES, SurveyPages
-from privatile.report.view import read_results
+from privatile.run.view import RunView
 from tests.golden import stored, wrong
 from tests.golden.make import pretty
 
@@ -182,7 +182,7 @@ def page_texts() -> str:
             assert done.exit_code == 0, done.output
             page = words_of((folder / "page.html").read_text(encoding="utf-8"))
             parts.append(f"{line(('report', source, '-o', 'page.html'))}\n{page}\n")
-        parts += [f"HTML of run.db\n{words_of(read_results('run.db')[0].to_html())}\n"]
+        parts += [f"HTML of run.db\n{words_of(RunView.read('run.db').all_results()[0].to_html())}\n"]
         facts, pages = json.loads(called("survey", "status", "survey", "--json").stdout), SurveyPages()
         parts += [f"survey, {name}\n{words_of(pages.live(facts, name))}\n" for name in LANGUAGES]
         parts += [f"survey, organiser\n{words_of(pages.organiser(facts))}\n"]

@@ -15,7 +15,7 @@ from privatile.federation.operations.folders import open_folder
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.records import read_record
 from privatile.report.groups import read_groups
-from privatile.report.view import read_results, read_view
+from privatile.run.view import RunView
 from privatile.survey.folder import SurveyFolder
 from tests.golden.old_files import unpack
 from tests.golden.snapshots import stored_files
@@ -33,7 +33,7 @@ def ledger(path: Path) -> object:
 
 
 def survey(path: Path) -> object:
-    return SurveyFolder(path).study().digest and read_view(path / "run.db").levels[0].result
+    return SurveyFolder(path).study().digest and RunView.read(path / "run.db", drawn=True).levels[0].result
 
 
 def said(*words: object) -> str:
@@ -45,9 +45,9 @@ def said(*words: object) -> str:
 OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
     "ledger": ("ledger.db", ledger),
     "a site's ledger": ("federation/north/ledger.db", ledger),
-    "run": ("run.db", lambda path: read_results(path)[0].records == 900),
-    "run with levels": ("levels.db", lambda path: len(read_results(path)) == 2),
-    "run that goes on": ("going.db", lambda path: read_view(path).done == 25),
+    "run": ("run.db", lambda path: RunView.read(path).all_results()[0].records == 900),
+    "run with levels": ("levels.db", lambda path: len(RunView.read(path).all_results()) == 2),
+    "run that goes on": ("going.db", lambda path: RunView.read(path, drawn=True).done == 25),
     "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest),
     "study of peers": ("peers/north", lambda path: open_folder(path).study().digest),
     "invitation": ("federation/organizer/invitations/north.json", lambda path: read_invitation(path).client == "north"),

@@ -492,6 +492,17 @@ def what_overlaps_indirectly_is_left_out(seams: Seams) -> None:
     )
 
 
+@fault("tests/client/test_worst_case.py::test_the_word_does_not_hide_the_same_records_from_the_next_run")
+def new_people_are_left_out_beside_the_same_records(seams: Seams) -> None:
+    """What the ledger holds is compared among itself, a run that is not entered yet with nothing."""
+    from privatile.client.ledger.datasets import Content
+
+    seams.change(
+        f"{DATASETS}:sharing_datasets",
+        lambda found, ledger, this: {} if found and isinstance(this, Content) else found,
+    )
+
+
 @fault("tests/client/test_shuffle.py::test_all_kinds_of_nan_are_one")
 def two_forms_of_nan_are_two_contents(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:

@@ -404,18 +404,13 @@ def that_a_report_was_chosen_after_the_answers_is_not_said(seams: Seams) -> None
     """As if the run had been asked as it is reported."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def results(self: Any) -> Any:
-            found = original(self)
-            if any(one and any(caveat.code == "chosen-later" for caveat in one.caveats) for one in found):
+        def chosen_later(*settings: Any) -> None:
+            if original(*settings) is not None:
                 hit()
-            return [
-                one and replace(one, caveats=tuple(each for each in one.caveats if each.code != "chosen-later"))
-                for one in found
-            ]
 
-        return results
+        return chosen_later
 
-    seams.replace("privatile.report.view:RunRecord.results", make)
+    seams.replace("privatile.result.summary:chosen_later", make)
 
 
 @fault("tests/result/test_compare.py::test_any_shape_intervals_are_compared_by_their_ends")
@@ -496,7 +491,7 @@ def a_chart_draws_its_interval_rounded_inward(seams: Seams) -> None:
 
         return to_dict
 
-    seams.replace("privatile.report.view:ThinPath.to_dict", make)
+    seams.replace("privatile.report.path:ThinPath.to_dict", make)
 
 
 @fault("tests/laws/test_critical.py::test_sampling_without_replacement_gives_the_lowered_endpoint")

@@ -20,13 +20,14 @@ from privatile.cli import main
 from privatile.core.scale import Linear, Log
 from privatile.report.dashboard.live import LiveRun
 from privatile.report.run_page import run_page
-from privatile.report.view import read_view
 from privatile.result.caveats import CAVEATS, Caveat
 from privatile.result.compare import compare
 from privatile.result.diagnostics import no_log
 from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
+from tests.made_runs import showing
 
 SOURCE = Path(privatile.__file__).parent
 STANDING = {"central", "missing", "unweighted"}
@@ -52,7 +53,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
     store = RunStore.open(path, read_only=True)
     assert Coordinator(store).results()[0].caveats == result.caveats  # what `serve` and `release` show
     store.close()
-    seen = read_view(path).levels[0].result
+    seen = RunView.read(path, drawn=True).levels[0].result
     assert seen is not None
     assert seen.caveats == result.caveats
     live = LiveRun(path)
@@ -90,7 +91,7 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
     )
     done = CliRunner().invoke(main, command.split())
     assert done.exit_code == 0, done.output
-    seen = read_view(tmp_path / "run.db").levels[0].result
+    seen = RunView.read(tmp_path / "run.db", drawn=True).levels[0].result
     assert seen is not None
     codes = [caveat.code for caveat in seen.caveats]
     assert codes.count("person") == 1
@@ -155,8 +156,8 @@ def test_at_most_three_things_to_act_on_come_first(tmp_path: Path) -> None:
     assert first[:4] == ["- About misfit.", "- About slope.", "- About curvature.", ""]
     assert rest == ["- About weak.", "- About dominance.", "- About file."]
     assert "About central." not in text
-    view = read_view(tmp_path / "run.db")
-    page = run_page(replace(view, levels=(replace(view.levels[0], result=many),)))
+    view = RunView.read(tmp_path / "run.db", drawn=True)
+    page = run_page(showing(view, many))
     hero = page[page.index('<header class="hero">') : page.index("</header>")]
     assert hero.count("! look here") == 3
     assert page.count("About weak.") == 2  # below, once, and in the page's data

@@ -109,6 +109,8 @@ def test_a_change_alarm_is_told_in_the_language_of_the_page(language: str) -> No
     # A series that says nothing is not pointed to; a time that nobody has kept is a round.
     assert own("moved_weeks") not in told(series=[{**one, "interval": None} for one in weeks], change=MOVED)
     assert words(own("since_round", round=own.number("1,249"))) in told(change={**MOVED, "since": None})
+    for confidence, number in ((0.95, "20"), (0.9, "10")):
+        assert words(own("weeks1", number=number)) in told(series=weeks, confidence=confidence)
     for nothing in (None, {**MOVED, "alarm": False, "round": None, "since": None, "jump": None}):
         assert rises not in told(series=weeks, change=nothing)
 
@@ -134,7 +136,7 @@ def test_the_public_page_speaks_the_languages_of_the_survey(language: str) -> No
     for other in others:
         strange = words_of(other)
         for key in ("how1", "how3", "answers", "liars1", "weeks1", "check1", "valid", "any-shape"):
-            assert strange(key, **dict.fromkeys(("lies", "truth"), 27))[:40] not in text, key
+            assert strange(key, **dict.fromkeys(("lies", "truth", "number"), 27))[:40] not in text, key
         assert f'href="live.{other}"' in page
     assert f'href="live.{language}" lang="{language}" hreflang="{language}" aria-current="page"' in page
 

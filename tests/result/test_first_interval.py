@@ -8,11 +8,11 @@ import pytest
 from privatile.cli.see import _answer
 from privatile.report.dashboard.live import _level
 from privatile.report.run_page import run_page
-from privatile.report.view import RunView, read_view
 from privatile.result.result import QuantileResult
 from privatile.result.shown import CONDITIONS
 from privatile.result.summary import unfinished
-from tests.made_runs import long_run
+from privatile.run.view import RunView
+from tests.made_runs import long_run, showing
 from tests.result.test_both_readings import AGES, run
 
 RUNS = {
@@ -37,7 +37,7 @@ def case(request: pytest.FixtureRequest) -> tuple[QuantileResult, str, str, str]
 def view(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A small run that is going on, to show the results in."""
     path: Path = tmp_path_factory.mktemp("run") / "run.db"
-    return read_view(long_run(path, rounds=40, stop=30, length=50, design="auto"))
+    return RunView.read(long_run(path, rounds=40, stop=30, length=50, design="auto"), drawn=True)
 
 
 def test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition(
@@ -57,12 +57,12 @@ def test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition(
 
     (level,) = view.levels
     assert level.result is not None
-    level = replace(level, result=replace(result, clients=level.result.clients))
-    page = run_page(replace(view, levels=(level,)))
+    view = showing(view, replace(result, clients=level.result.clients))
+    page = run_page(view)
     assert page.partition('<p class="interval">')[2].partition("</p>")[0].endswith(f"</b>, {shown.first.condition}")
     assert ("If it is not so" in page) == ("without what was declared" in page) == grid
 
-    live = _level(level)
+    live = _level(view.levels[0])
     assert (live["anytime"]["low"], live["anytime"]["high"]) == (shown.first.low, shown.first.high)
     assert bool(live["values_left"]) == bool(live["undeclared"]) == grid
     watched = str(_answer({"confidence_level": 0.95, "status": "running"}, live))

@@ -41,6 +41,7 @@ from privatile.estimator.schedule import NAMES, SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.run.coordinator import Coordinator, Track
 from privatile.run.run_file import RunStore, StoredRound
+from tests.made_runs import copied
 
 FORGED = 0.01
 """Standard errors by which a forged question is moved."""
@@ -138,7 +139,7 @@ def made(number: int, rounds: int, design: str | None = None) -> bytes:
                 counts[-1].append(None if silent or not length else int(rng.binomial(length, yes)))
         coordinator.accept(counts, lengths=came if is_open else None)
     coordinator.finish("command" if is_open and coordinator.rounds() is not None else None)
-    return store.to_bytes()
+    return copied(store)
 
 
 def write(folder: Path, runs: int, rounds: int, part: int = 0, parts: int = 1) -> None:

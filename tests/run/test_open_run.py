@@ -18,9 +18,9 @@ from privatile.errors import InputError, ProtocolError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.open_ended import End
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.view import read_view
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
 
 WEIGHTS = {"day": 0.6, "night": 0.3, "few": 0.1}
 CLIENTS = tuple(
@@ -146,7 +146,7 @@ def test_an_end_that_was_fixed_beforehand_has_its_own_interval(tmp_path: Path, e
     assert result.other.method == "smooth"
     (low, high), (first, last) = result.other.interval, result.confidence_interval
     assert high - low < last - first
-    view = read_view(tmp_path / "run.db")
+    view = RunView.read(tmp_path / "run.db", drawn=True)
     assert view.levels[0].result == result
     assert view.levels[0].snapshots[-2][1].other_low != view.levels[0].snapshots[-2][1].other_low  # NaN: it went on
 
@@ -172,7 +172,7 @@ def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match=words):
                 Coordinator(store)
             with pytest.raises(StoreError, match=words):
-                read_view(tmp_path / "run.db")
+                RunView.read(tmp_path / "run.db", drawn=True)
 
 
 def test_a_run_may_end_by_its_width(tmp_path: Path) -> None:

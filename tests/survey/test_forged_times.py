@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.core.text import moment
 from privatile.estimator.spec import RunSpec
 from privatile.records import OTHER_BUILD, SAME, differences
 from privatile.run import run_file as run_file
@@ -68,6 +69,18 @@ def test_the_honest_file_verifies_and_says_on_whose_clock_it_rests(closed: Surve
     for one in (checked, verify_survey_record(record)):
         assert any("their times rest on the word of the organiser alone" in text for text in one.not_checked)
     assert "no-times" not in record["body"]["results"][0]["caveats"]
+
+
+def test_a_record_holds_the_weeks_and_other_times_are_found(closed: SurveyFolder) -> None:
+    forge(closed, lambda n: TIMES[n - 1])
+    record = release(closed)
+    (result,) = record["body"]["results"]
+    assert len(result["series"]) == WEEKS
+    assert result["change"]["alarm"]
+    assert result["change"]["since"] == moment(TIMES[result["change"]["round"] - 1])
+    forge(closed, lambda n: TIMES[n - 1] + 3 * DAY)
+    (figures,) = [text for text in verify_survey_record(record, closed.run_file).failed if "figures" in text]
+    assert figures.endswith("change, series")
 
 
 def test_a_result_without_all_times_says_why_it_has_no_series(closed: SurveyFolder) -> None:

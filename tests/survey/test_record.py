@@ -25,9 +25,9 @@ from privatile.errors import InputError
 from privatile.records import Checks, read_record, sign
 from privatile.records.keys import KeyPair
 from privatile.report.run_page import run_page
-from privatile.report.view import read_results, read_view
 from privatile.run.locks import lock_folder
 from privatile.run.rounds import Phase
+from privatile.run.view import RunView
 from privatile.survey.folder import SurveyFolder, read_codes
 from privatile.survey.record import release, verify_survey_record
 from privatile.survey.service import SurveyService
@@ -112,8 +112,8 @@ def test_who_reads_of_a_survey_reads_of_strata(closed: SurveyFolder, tmp_path: P
     record = release(closed)
     (told,) = record["body"]["results"]
     texts = [
-        read(run_page(read_view(closed.run_file))),
-        read_results(closed.run_file)[0].to_text(),
+        read(run_page(RunView.read(closed.run_file, drawn=True))),
+        RunView.read(closed.run_file).all_results()[0].to_text(),
         verify_survey_record(record, closed.run_file).to_text(),
     ]
     for text in texts:
@@ -121,7 +121,7 @@ def test_who_reads_of_a_survey_reads_of_strata(closed: SurveyFolder, tmp_path: P
         assert not re.search("client", text, re.I), text
     assert [one["name"] for one in told["clients"]] == ["office", "plant"]
     # The control: the same page of any other run has clients.
-    other = read(run_page(read_view(long_run(tmp_path / "run.db", rounds=20))))
+    other = read(run_page(RunView.read(long_run(tmp_path / "run.db", rounds=20), drawn=True)))
     assert "clients" in other
     assert not re.search("strat(a|um)", other)
 
@@ -401,7 +401,7 @@ def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch:
 
 def test_a_gateway_of_a_closed_survey_says_so(closed: SurveyFolder, tmp_path: Path) -> None:
     async def said(folder: SurveyFolder) -> list[str]:
-        service = SurveyService.of(folder)
+        service = SurveyService(folder)
         lines: list[str] = []
         await service.start(follow=False)
         try:

@@ -130,7 +130,7 @@ class _Collector:
         """Send each node the questions to its clients; (node, reply) of those that reply in time."""
         if not asked:
             return
-        totals = self._coordinator.store.client_totals()
+        totals = self._coordinator.clients
         messages = []
         for node, names in asked.items():
             lines = [(name, one.to_json(), totals[name].answered) for name in names for one in questions[name]]

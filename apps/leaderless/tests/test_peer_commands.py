@@ -18,6 +18,7 @@ from privatile.run.run_file import RunStore
 from privatile.run.state import awaiting, read_alarms
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.record import release_of_peers
+from tests.made_runs import copied
 
 Record = dict[str, Any]
 
@@ -218,7 +219,7 @@ def test_a_peer_that_was_away_at_the_end_catches_up_and_then_signs(tmp_path: Pat
     west = peers["west"].folder
     peers.play(5)
     with RunStore.open(west.store_file, read_only=True) as store:
-        early = store.to_bytes()
+        early = copied(store)
     peers.play()
     peers.close()
     west.store_file.write_bytes(early)

@@ -385,7 +385,7 @@ class LocalRun:
         the caller (`discard`), once the results are safe.
         """
         store = self.open_store()
-        coordinator = Coordinator(store, self.spec)
+        coordinator = Coordinator(store, self.spec, keep=True)
         if store.finished is None:
             claim(store)
             with self.ledger.transaction():  # all clients or none
@@ -399,7 +399,7 @@ class LocalRun:
             ask_rounds(coordinator, self._responders, progress, self.ledger)
             release_run(self.ledger, self._name)
         results = coordinator.results()
-        reporter = RunReporter(store.to_bytes(), results)
+        reporter = RunReporter(coordinator.stored_run(), self.spec)
         store.close()
         if not self.shared:
             self.ledger.close()

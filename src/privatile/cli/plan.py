@@ -180,9 +180,9 @@ def _guess(
     if density is not None:
         return from_densities(dict.fromkeys(levels, density), f"a density of {density:g} per unit")
     if like is not None:
-        from privatile.report.view import read_results
+        from privatile.run.view import RunView
 
-        return from_results(read_results(like), levels, like.name)
+        return from_results(RunView.read(like).all_results(), levels, like.name)
     return None
 
 

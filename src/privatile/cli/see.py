@@ -99,9 +99,9 @@ def watch(run: Path, once: bool, every: float, as_json: bool) -> None:
                 RunStore.open(path, read_only=True).close()  # says what is wrong with a file that is no run's
             raise missing_run(path)
         if as_json:
-            from privatile.report.view import read_results
+            from privatile.run.view import RunView
 
-            echo_facts(read_results(find_run(run)), as_json)
+            echo_facts(RunView.read(find_run(run)).all_results(), as_json)
             return
         Console(highlight=False).print(picture(live.state))
         return
@@ -328,9 +328,9 @@ def report(
 
 def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:
     from privatile.report.groups import results_of
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
-    return results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported)
+    return results_of(paths, **reported) if kind == "groups" else RunView.read(paths[0], **reported).all_results()
 
 
 def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
@@ -352,9 +352,9 @@ def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[
 
         return partial(experiment_page, path), partial(experiment_figure, path)
     from privatile.report.run_page import run_page, trajectory_figure
-    from privatile.report.view import read_view
+    from privatile.run.view import RunView
 
-    view = read_view(path, **reported)
+    view = RunView.read(path, drawn=True, **reported)
     return partial(run_page, view), partial(trajectory_figure, view)
 
 
@@ -461,13 +461,11 @@ def _place(level: float | None, levels: tuple[float, ...], path: Path) -> int:
     raise InputError(f"{path} holds no level {level:g}.")
 
 
-def _result(path: Path, level: float | None, reported: dict[str, str]) -> "QuantileResult":
-    from privatile.report.view import RunRecord
-    from privatile.run.run_file import RunStore
+def _result(path: Path, level: float | None, reported: dict[str, Any]) -> "QuantileResult":
+    from privatile.run.view import RunView
 
-    with RunStore.open(path / "run.db" if path.is_dir() else path, read_only=True) as store:
-        results = RunRecord(store, store.spec.with_report(**reported)).results()
-    result = results[_place(level, store.spec.levels, path)]
+    view = RunView.read(path / "run.db" if path.is_dir() else path, **reported)
+    result = view.results()[_place(level, view.spec.levels, path)]
     if result is None:
         raise InputError(f"{path} has no interval yet: the run is still searching for the quantile.")
     return result

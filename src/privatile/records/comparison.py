@@ -22,8 +22,8 @@ OTHER_BUILD = 1e-3
 
 SETTINGS = {
     "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
-    "values", "column", "range", "scale", "simultaneous", "missing", "date", "method", "caveats", "contradicted",
-    "reliable",
+    "values", "column", "range", "scale", "simultaneous", "missing", "date", "method", "condition",
+    "anytime_condition", "caveats", "contradicted", "reliable",
 }  # fmt: skip
 CLIENT_SETTINGS = {"name", "records", "asked", "epsilon", "truth_rate", "weight", "level"}
 IN_UNITS = {"estimate", "confidence_interval", "anytime_interval", "other_interval"}

@@ -19,7 +19,7 @@ from privatile.run.coordinator import stored_questions
 from privatile.run.run_file import RunStore
 from privatile.run.tables import program
 
-WORDING = {"sentence", "estimand", "condition", "contradiction", "explanation"}
+WORDING = {"sentence", "estimand", "contradiction", "explanation"}
 """Facts of a result that are texts. What is estimated is recorded by its fields: level, target, weights, column."""
 
 EVIDENCE = "SELECT round, client, sequence, hash, signer, signature FROM evidence ORDER BY round, client"
@@ -84,8 +84,10 @@ def recorded_facts(result: QuantileResult) -> dict[str, Any]:
     facts = {key: value for key, value in result.facts().items() if key not in WORDING}
     facts["caveats"] = [caveat.code for caveat in result.caveats]
     facts["contradicted"] = bool(result.contradiction)
-    if result.other is not None:
-        facts["other_interval"] = {key: facts["other_interval"][key] for key in ("low", "high", "method")}
+    facts["condition"], facts["anytime_condition"] = result.condition, result.anytime_condition
+    if (other := result.other) is not None:
+        low, high = other.interval
+        facts["other_interval"] = {"low": low, "high": high, "method": other.method, "condition": other.condition}
     if facts.get("series"):
         facts["series"] = [{key: week[key] for key in week if key != "condition"} for week in facts["series"]]
     return facts

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.report.view import ThinPath
+from privatile.report.path import ThinPath
 
 Row = dict[str, Any]
 

@@ -11,7 +11,6 @@ The figure of a run for print: the estimate and its interval over the rounds.
 
 import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -21,13 +20,12 @@ import numpy as np
 
 from privatile import __version__
 from privatile.core.mechanism import IMPOSSIBLE
-from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of
-from privatile.errors import InputError
+from privatile.core.text import STRATA, counted, duration, listed, moment, parts_of, percent_text
 from privatile.estimator.spec import RunSpec
 from privatile.report.charts import dots_chart, trajectory_chart
-from privatile.report.pages import BLUE, CITATION, FIGURE_FORMATS, GREY, render_page, write_figure
-from privatile.report.survey_pages import shown_weeks, words_of
-from privatile.report.view import LevelHistory, LevelView, RunRecord, RunView, ThinPath
+from privatile.report.pages import BLUE, CITATION, GREY, render_page, write_report
+from privatile.report.path import ThinPath, most_points, shown_path
+from privatile.report.survey_pages import one_in, shown_weeks, words_of
 from privatile.result.caveats import MAX_TO_ACT_ON
 from privatile.result.result import QuantileResult
 from privatile.result.shown import (
@@ -40,7 +38,8 @@ from privatile.result.shown import (
     share_text,
     significant,
 )
-from privatile.run.run_file import RunStore
+from privatile.run.coordinator import StoredRun
+from privatile.run.view import LevelView, RunView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,12 +147,12 @@ def findings(view: RunView, level: LevelView) -> list[Finding]:
     if result.located and not result.valid_at_every_look:
         found.append(_settled(level, result))
     # Silence is told by the result's own caveat; so is a run that goes on.
-    if not level.history.silent.any():
+    if not level.silent.any():
         text = f"Every {result.parts.one} answered in every round."
         found.append(Finding("good", "Everybody answered", text))
-    found.append(_possible(view, level.history))
+    found.append(_possible(view, level))
     if result.located and len(result.clients) > 1:
-        found.append(_differences(level.history, result))
+        found.append(_differences(level, result))
     if result.simulated:
         found.append(Finding("note", "Simulated", "Seeded randomness on made-up data: no one's privacy was at stake."))
     return [*caveat_findings(result), *(one for one in found if one.title != "Unfinished")]
@@ -206,8 +205,8 @@ def _complete(view: RunView) -> Finding:
 
 
 def _settled(level: LevelView, result: QuantileResult) -> Finding:
-    middle = (level.history.low + level.history.high) / 2.0
-    averaged = middle[len(level.history) - result.averaged_rounds :]
+    middle = (level.low + level.high) / 2.0
+    averaged = middle[len(level) - result.averaged_rounds :]
     half = len(averaged) // 2
     moved = abs(float(averaged[half:].mean() - averaged[:half].mean()))
     _, last = level.snapshots[-1]
@@ -228,9 +227,9 @@ def _settled(level: LevelView, result: QuantileResult) -> Finding:
     )
 
 
-def _possible(view: RunView, history: LevelHistory) -> Finding:
+def _possible(view: RunView, level: LevelView) -> Finding:
     parts = parts_of(view.spec.weighting)
-    counts = zip(view.spec.clients, history.state.ones, history.state.asked, strict=True)
+    counts = zip(view.spec.clients, level.state.ones, level.state.asked, strict=True)
     liars = [client.name for client, ones, asked in counts if client.mechanism.impossible(ones, asked)]
     if liars:
         return Finding(
@@ -247,11 +246,11 @@ def _possible(view: RunView, history: LevelHistory) -> Finding:
     )
 
 
-def _differences(history: LevelHistory, result: QuantileResult) -> Finding:
+def _differences(level: LevelView, result: QuantileResult) -> Finding:
     # Debiased shares of few records may leave [0, 1].
     ranks = [(min(max(c.local_rank, 0.0), 1.0), c.name) for c in result.clients if math.isfinite(c.local_rank)]
     excess, noise = 0.0, dict.fromkeys((client.name for client in result.clients), 0.0)
-    parts = zip(history.plan.clients, result.classes or result.clients, history.state.window_asked, strict=True)
+    parts = zip(level.plan.clients, result.classes or result.clients, level.state.window_asked, strict=True)
     for client, facts, asked in parts:
         if asked:
             variance = client.mechanism.variance(min(max(facts.local_rank, 0.0), 1.0)) / asked
@@ -298,7 +297,7 @@ def data_and_options(view: RunView) -> list[Option]:
         (f"weights of the {parts_of(spec.weighting).many}", "given" if spec.weighting == STRATA else spec.weighting),
         ("values declared", spec.values),
         ("interval asked for", spec.interval),
-        ("confidence", f"{100 * spec.confidence_level:g}%{', for all levels at once' if spec.joint > 1 else ''}"),
+        ("confidence", percent_text(spec.confidence_level) + (", for all levels at once" if spec.joint > 1 else "")),
         ("target", TARGETS[spec.target]),
         ("missing values", f"{spec.missing}: {MISSING[spec.missing]}"),
         ("design", f"{spec.design}, {spec.round_mode} mode"),
@@ -318,7 +317,7 @@ def day(seconds: float) -> str:
 
 
 def _date(view: RunView) -> str:
-    times = view.levels[0].history.at
+    times = view.levels[0].at
     begun = (moment(view.created) or "unknown").replace("T", " ").replace("Z", " UTC")
     took = duration(float(times[-1] - view.created)) if len(times) else ""
     return begun + (f"; {took} from the first question to the last answer" if took else "")
@@ -344,8 +343,8 @@ def trajectory_figure(view: RunView) -> "Figure":
     figure = Figure(figsize=(6.4, 0.6 + 2.9 * len(view.levels)), layout="constrained")
     axes = figure.subplots(len(view.levels), 1, squeeze=False)[:, 0]
     for level, panel in zip(view.levels, axes, strict=True):
-        path, result = level.shown_path(1200), level.result
-        questions, alpha = ("low and high question", 0.22) if level.history.straddles else ("question", 0.45)
+        path, result = shown_path(level, 1200), level.result
+        questions, alpha = ("low and high question", 0.22) if level.straddles else ("question", 0.45)
         asked = ~path.searched
         panel.fill_between(
             path.rounds, path.question_low, path.question_high, where=asked, color=GREY, alpha=alpha, linewidth=0.6,
@@ -353,7 +352,7 @@ def trajectory_figure(view: RunView) -> "Figure":
         )  # fmt: skip
         if path.search:
             panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
-        name = f"{100 * view.spec.confidence_level:g}% interval"
+        name = f"{percent_text(view.spec.confidence_level)} interval"
         if result is not None:
             condition = result.anytime_condition if result.shown.is_so_far else result.condition
             name += f", {CONDITIONS[condition or 'smooth']}"
@@ -370,7 +369,7 @@ def trajectory_figure(view: RunView) -> "Figure":
         panel.yaxis.set_major_formatter("{x:,.6g}")
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.set_ylabel(view.spec.value if len(view.levels) == 1 else f"{view.spec.value}, level {level.level:g}")
-        panel.set_xlim(1, max(len(level.history), 2))
+        panel.set_xlim(1, max(len(level), 2))
     axes[-1].set_xlabel("rounds")
     axes[0].legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     return figure
@@ -387,7 +386,7 @@ CHART_SCRIPTS = ("uplot/uPlot.iife.min.js", "chart.js", "report.js", "save.js")
 
 def run_page(view: RunView) -> str:
     """The whole page."""
-    paths = [level.shown_path(view.points) for level in view.levels]
+    paths = [shown_path(level, most_points(view)) for level in view.levels]
     found = [findings(view, level) for level in view.levels]
     first_of_all = to_look_at_first(found)
     rest = [[each for each in own if each not in first_of_all] for own in found]
@@ -411,7 +410,8 @@ def run_page(view: RunView) -> str:
         finished_levels=[level for level in levels if level["result"] is not None],
         shared_findings=shared,
         act_on=[(each, _whose(each, found, view)) for each in first_of_all],
-        percent=f"{100 * view.spec.confidence_level:g}%",
+        percent=percent_text(view.spec.confidence_level),
+        one_in=one_in(view.spec.confidence_level),
         mixture=view.spec.value if result is None else result.estimand.partition(" of ")[2],
         joint=view.spec.joint > 1,
         conditions=_conditions(levels),
@@ -438,40 +438,32 @@ def _whose(finding: Finding, found: list[list[Finding]], view: RunView) -> str:
 
 
 def write_run_page(view: RunView, path: str | Path) -> Path:
-    """Write the page; returns where."""
-    target = Path(path)
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a page must end in .html, a figure in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
-    target.write_text(run_page(view), encoding="utf-8")
-    return target
+    """Write the page, or for .svg, .pdf and .png a figure of the trajectory; returns where."""
+    return write_report(path, lambda: run_page(view), lambda: trajectory_figure(view))
 
 
 @dataclass(frozen=True)
 class RunReporter:
     """Makes the report of a run that is over, wherever its file may be by then.
 
-    The copy of the file is replayed when a report is asked for: most runs are never looked at.
+    Its rounds are replayed when a report is asked for: most runs are never looked at.
     """
 
-    copy: bytes
-    results: tuple[QuantileResult, ...]
+    stored: StoredRun
+    spec: RunSpec
+    """As reported."""
 
     def __call__(self, path: str | Path) -> Path:
         """A page for .html; a figure of the trajectory for .svg, .pdf and .png."""
-        with closing(RunStore.from_bytes(self.copy)) as store:
-            view = RunRecord(store).view(self.results)
-        if Path(path).suffix.lower() in FIGURE_FORMATS:
-            pass
-
-            return write_figure(path, lambda: trajectory_figure(view))
+        view = RunView(self.stored, self.spec, drawn=True)
         return write_run_page(view, path)
 
 
 def facts(view: RunView, paths: list[ThinPath]) -> dict[str, Any]:
     """Everything on the page, for programs."""
     results = [level.result.facts() for level in view.levels if level.result is not None]
-    history = view.levels[0].history
-    counts = zip(view.spec.clients, history.answered.tolist(), history.silent.tolist(), strict=True)
+    first = view.levels[0]
+    counts = zip(view.spec.clients, first.answered.tolist(), first.silent.tolist(), strict=True)
     return {
         "kind": "privatile run",
         "format": 1,
@@ -497,7 +489,7 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
     if result is not None:
         weeks = shown_weeks(result.facts().get("series") or (), (level.scale.low, level.scale.high), words_of("en"))
         answer = _answer(result)
-        way = way_there(level.history.burn_in, result)
+        way = way_there(level.burn_in, result)
         method = f"{way}{how_read(result)}"
         method += " The chart shows the interval without what was declared." if result.shown.undeclared else ""
     return {
@@ -510,9 +502,9 @@ def _level(view: RunView, level: LevelView, path: ThinPath) -> dict[str, Any]:
         "chart": trajectory_chart(path, view.spec.value),
         "weeks": weeks,
         "beside": "" if result is None or result.other is None else OTHER_NAMES[result.other.method],
-        "straddles": level.history.straddles,
+        "straddles": level.straddles,
         "gaps": bool((np.isnan(path.estimate) & ~np.isnan(path.low)).any()),
-        "rounds": len(level.history),
+        "rounds": len(level),
         "steps": len(path.rounds),
         "snapshots": len(level.snapshots),
         "client_rows": _client_rows(level, max(FEWEST_CLIENTS, SHOWN_CLIENTS // len(view.levels))),
@@ -566,9 +558,7 @@ def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
     heaviest = max(client.weight for client in clients)
     rows = []
     # The weight classes of a client are asked together.
-    rounds = dict(
-        zip((client.held_by for client in level.history.plan.clients), level.history.answered.tolist(), strict=True)
-    )
+    rounds = dict(zip((client.held_by for client in level.plan.clients), level.answered.tolist(), strict=True))
     for client in clients[:most]:
         rank, interval = client.local_rank, client.local_rank_interval
         known = level.result.located and all(math.isfinite(value) for value in (rank, *interval))
@@ -576,7 +566,7 @@ def _client_rows(level: LevelView, most: int) -> list[dict[str, Any]]:
             {
                 "facts": client,
                 "bar": round(60 * max(client.weight / heaviest, 0.02), 1),
-                "answered": rounds[client.name] / max(len(level.history), 1),
+                "answered": rounds[client.name] / max(len(level), 1),
                 "rank_chart": dots_chart([[(rank, *interval)] if known else []], (0.0, 1.0), client.level, width=228),
                 "rank_text": share_text(rank if level.result.located else math.nan),
             }
@@ -593,7 +583,7 @@ def _budgets(view: RunView) -> list[dict[str, Any]]:
         first = {"epsilon": epsilon, "truth": (1.0 + truth_rate) / 2.0, "odds": odds, "names": [], "asked": 0}
         budget = budgets.setdefault(epsilon, first)
         budget["names"].append(client.name)
-        budget["asked"] += sum(level.history.state.asked[k] for level in view.levels)
+        budget["asked"] += sum(level.state.asked[k] for level in view.levels)
     return [budgets[epsilon] for epsilon in sorted(budgets)]
 
 

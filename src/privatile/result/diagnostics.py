@@ -1,35 +1,26 @@
 """What a run shows about itself, in numbers and in words, and why it asked what it asked.
 
-What a run shows about itself, in numbers and in words.
-
 How precise the answer can be is one number known beforehand, the information (τ(1 − τ))²/Σ(p_k²/4r_k²n_k): the square
 of how many standard errors fit into a local spread. The any-shape interval holds whatever it is. The smooth one is
 validated where it is large enough. Where it is not, or where the run itself shows trouble, the result says so.
-
-Why a run of a design that tunes itself asked what it asked, as far as no row of its result has it.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.scale import Scale, clip
-from privatile.core.text import CLIENTS, PartWords, parts_of
+from privatile.core.text import CLIENTS, PartWords, parts_of, percent_text
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan, straddle_memory
 from privatile.estimator.tuned import (
-    LOCATED,
-    PROBE_ERRORS,
-    PROBE_REACH,
-    PROBE_SHARE,
     RELAXATIONS,
     ROUNDS,
     SHORTEST,
@@ -135,54 +126,27 @@ def known_beforehand(
     """What sizes, budgets and weights alone show: whether they are enough, and which client decides the width.
 
     `method` is that of the interval that is shown, or will be. A dry run says it before anybody has answered, and the
-    result says the same. The row of the information comes first. Where a `grid` is declared nobody expects a smooth
-    interval, and nothing is said about it.
-    """
-    support = support_of(level, clients, asked, grid=grid)
-    caveats = support.caveats
-    if caveats and not method.startswith(ANY_SHAPE_METHOD):
-        caveats = (other_support(level, clients, method),)
-    return [support.row, *caveats, *_dominance(clients, parts)]
-
-
-def other_support(level: float, clients: Sequence[Client], method: str) -> Caveat:
-    """Too little information, where another interval than the any-shape one is shown.
-
-    A smooth one is not validated then. A self-normalised one is wide, or bounds nothing.
-    """
-    have = information(level, pooled_noise(clients))
-    if method.startswith("self-normalized"):
-        return caveat("support", "self-normalized")
-    return caveat("not-validated", least=SUPPORTED, takes=what_it_takes(SUPPORTED / have, clients))
-
-
-class Support(NamedTuple):
-    """Whether one level of a run has enough information; known before anyone is asked."""
-
-    row: Row
-    caveats: tuple[Caveat, ...]
-
-
-def support_of(
-    level: float, clients: Sequence[Client], asked: Sequence[int] | None = None, *, grid: bool = False
-) -> Support:
-    """Information and, where it is too little for a smooth interval, the caveat.
-
-    A run that stops by its width has `asked` fewer than there are: the row then tells what those gave.
+    result says the same. The row of the information comes first: of a run that stops by its width, which has `asked`
+    fewer than there are, it tells what those gave. Where a `grid` is declared nobody expects a smooth interval, and
+    nothing is said about it.
     """
     planned = information(level, pooled_noise(clients))
-    enough = supported(planned)
     have, words = planned, f"{planned:,.0f}: {rank_error_text(level, planned)}"
     if asked is not None and any(count < client.records for count, client in zip(asked, clients, strict=True)):
         pairs = zip(clients, asked, strict=True)
         have = information(level, math.fsum(client.noise(count) for client, count in pairs)) if all(asked) else 0.0
         words = f"{have:,.0f} from those asked: {rank_error_text(level, have)}; {planned:,.0f} in all records"
-    row = Row("information", "information", have, words)
-    if enough:
-        return Support(row, ())
-    takes = what_it_takes(SUPPORTED / planned, clients)
-    found = caveat("support", "grid") if grid else caveat("support", "any-shape", least=SUPPORTED, takes=takes)
-    return Support(row, (found,))
+    found: list[Row | Caveat] = [Row("information", "information", have, words)]
+    if not supported(planned):
+        takes = what_it_takes(SUPPORTED / planned, clients)
+        if method.startswith("self-normalized"):
+            found.append(caveat("support", "self-normalized"))
+        elif not method.startswith(ANY_SHAPE_METHOD):
+            found.append(caveat("not-validated", least=SUPPORTED, takes=takes))
+        else:
+            told = caveat("support", "grid") if grid else caveat("support", "any-shape", least=SUPPORTED, takes=takes)
+            found.append(told)
+    return [*found, *_dominance(clients, parts)]
 
 
 def rank_error_text(level: float, information: float) -> str:
@@ -213,16 +177,15 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     if isinstance(plan, StraddlePlan):
         learned = straddle_memory(state).policy_state
         searched, spent = int(learned.searched[0]), float(learned.spent[0])
-        words = f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile"
+        words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
         yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
     tuning = memory_of(state).tuning
     searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
-    words = (
-        f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"
-    )
+    words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
+    words += f", {probed} to probe around it"
     found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
     if bool(tuning.gave_up[0]):
@@ -235,7 +198,7 @@ def slope_error_text(slope_error: float) -> str:
     >>> slope_error_text(0.123), slope_error_text(6693.57)
     ('± 12%', '± 100% or more')
     """
-    return f"± {100 * slope_error:.0f}%" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
+    return f"± {slope_error:.0%}" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
 
 
 def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[Row | Caveat]:
@@ -258,7 +221,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
             "bend",
             "bend",
             {"estimate": round(bend, DIGITS), "share": round(bend_share, DIGITS)},
-            f"{bend:+.2f}, {100 * bend_share:.0f}% of the squared error",
+            f"{bend:+.2f}, {bend_share:.0%} of the squared error",
         ),
         Row(
             "misfit",
@@ -288,19 +251,18 @@ def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Ca
     name = max(added, key=added.__getitem__)
     share = added[name] / math.fsum(added.values())
     weight = math.fsum(client.weight for client in clients if client.held_by == name)
-    text = f"{name}, {100 * share:.0f}% of the variance"
+    text = f"{name}, {share:.0%} of the variance"
     yield Row("dominance", "largest part", {"client": name, "share": share}, text)
     if share > max(DOMINANT, BEYOND_WEIGHT * weight):
         bounded = any(math.isfinite(client.mechanism.epsilon) for client in clients if client.held_by == name)
-        larger = " or a larger ε" if bounded else ""
-        helps = f"more records{larger}"
+        helps = "more records or a larger ε" if bounded else "more records"
         yield caveat("dominance", part=parts.one.capitalize(), name=name, percent=f"{share:.0%}", helps=helps)
 
 
 def explain(
     settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence
 ) -> tuple[str, ...]:
-    """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed.
+    """The choices of a run that tunes itself, as far as no row has them; nothing for designs whose tables are fixed.
 
     Where a grid is declared nothing is said about the smooth interval.
     """
@@ -313,22 +275,27 @@ def explain(
             f"{min(client.records for client in plan.clients)} records, gives about {SHORTEST} a round."
         )
     if isinstance(plan, StraddlePlan):
-        learned = straddle_memory(state).policy_state
-        lines += [
-            _search(plan.policy.located, gave_up=bool(learned.gave_up[0])),
+        placed = int(straddle_memory(state).policy_state.window.placed[0])
+        lines.append(
             f"Window: {CLOSEST:g} to {plan.policy.layout.farthest:g} standard errors of the result below and above the "
             f"quantile in turn, and every {plan.policy.layout.centre_every}th round at its centre, where an atom would "
-            f"show. The questions were placed {int(learned.window.placed[0])} times.",
-        ]
-    else:
-        lines += [
-            _search(LOCATED, gave_up=bool(memory_of(state).tuning.gave_up[0])),
-            *_average(plan, state, trajectory),
-        ]
+            f"show. The questions were placed {placed} times."
+        )
+    elif len(trajectory.steps):
+        tuning = memory_of(state).tuning
+        planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
+        # γ·f·T from the rule itself: step times density would fall to either side of a half.
+        reached = min(RELAXATIONS, STABLE * planned)
+        capped = reached < RELAXATIONS
+        why = f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}" if capped else ""
+        lines.append(
+            f"Average: the constant step {float(trajectory.steps[0]):.4g} on the working scale, for the believed "
+            f"density {float(tuning.slope[0]):.4g}: {reached:.0f} relaxations were planned{why}."
+        )
     if evidence.readings is not None and settings.declared.may_be_smooth:
         both = evidence.readings
         lines.append(
-            f"Fit: {100 * both.fit.used:.1f}% of the answers' precision lay near enough to count. The smooth interval "
+            f"Fit: {both.fit.used:.1%} of the answers' precision lay near enough to count. The smooth interval "
             f"is {both.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
         )
     if isinstance(plan, AutoPlan):
@@ -336,27 +303,3 @@ def explain(
             "The step depends on the rounds and the answers, so the paper's Assumptions 2–3 do not cover this run."
         )
     return tuple(lines)
-
-
-def _search(located: float, *, gave_up: bool) -> str:
-    """When the search was over."""
-    end = " (given up before that)." if gave_up else "."
-    return f"Search: until the quantile was placed within {located:.2g} local spreads{end}"
-
-
-def _average(plan: AutoPlan, state: RoundState, trajectory: Trajectory) -> Iterator[str]:
-    """Where the probes were, and which step the averaged rounds took."""
-    tuning = memory_of(state).tuning
-    yield (
-        f"Probes: {100 * PROBE_SHARE:.0f}% of the records, up to {PROBE_REACH:g} local spreads or {PROBE_ERRORS:g} "
-        "standard errors from the centre, whichever is nearer; they give slope and bend."
-    )
-    if len(trajectory.steps):
-        planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
-        capped = RELAXATIONS / planned > STABLE
-        # γ·f·T from the rule itself: step times density would fall to either side of a half.
-        yield (
-            f"Average: the constant step {float(trajectory.steps[0]):.4g} on the working scale, for the believed "
-            f"density {float(tuning.slope[0]):.4g}: {min(RELAXATIONS, STABLE * planned):.0f} relaxations were planned"
-            + (f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}." if capped else ".")
-        )

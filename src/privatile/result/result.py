@@ -7,7 +7,6 @@ One list of rows feeds the text, the HTML and the JSON.
 The results of one run with several levels, together.
 """
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from privatile.core.text import CLIENTS, PartWords
 from privatile.errors import InputError
 from privatile.inference.inference import Inference
 from privatile.result.caveats import Caveat
-from privatile.result.document import Library, document, frame
+from privatile.result.document import AsDocument, Library, frame, results_document
 from privatile.result.shown import (
     ClientFacts,
     Condition,
@@ -68,7 +67,7 @@ class ValueTest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QuantileResult:
+class QuantileResult(AsDocument):
     """A quantile with its confidence interval under local differential privacy."""
 
     estimand: str
@@ -213,11 +212,7 @@ class QuantileResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values; this result is the one entry of its `results`."""
-        return document([self.facts()])
-
-    def to_json(self) -> str:
-        """The same as text: `docs/result.schema.json` describes it."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        return results_document([self.facts()])
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """A table of one row: a pandas frame, or what `library` ("polars", "pyarrow") has."""
@@ -233,9 +228,6 @@ class QuantileResult:
 
     def _repr_html_(self) -> str:
         return self.to_html()
-
-    def __str__(self) -> str:
-        return self.to_text()
 
 
 def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:
@@ -257,7 +249,7 @@ def in_units(scale: Scale, value: float) -> float:
     return units_inside(scale, value)
 
 
-class Results(tuple[QuantileResult, ...]):
+class Results(tuple[QuantileResult, ...], AsDocument):
     """A tuple of results that is printed, kept and tabulated as one.
 
     >>> Results().reliable
@@ -273,11 +265,7 @@ class Results(tuple[QuantileResult, ...]):
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
-        return document([result.facts() for result in self])
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        return results_document([result.facts() for result in self])
 
     def to_text(self, *, explain: bool = False) -> str:
         """All levels at a glance where there are several, then the text of each."""
@@ -302,6 +290,3 @@ class Results(tuple[QuantileResult, ...]):
                     "them with to_frame()."
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __str__(self) -> str:
-        return self.to_text()

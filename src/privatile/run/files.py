@@ -81,7 +81,7 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise InputError(f"{path} exists already and holds a private key: move it away first.") from None
+        raise InputError(f"{path} exists already and holds secrets: move it away first.") from None
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         file.flush()

@@ -25,6 +25,7 @@ from privatile.core.extensions import Extension, of_file
 from privatile.core.text import duration
 from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
+from privatile.run.locks import run_lives
 from privatile.run.run_file import RunStore, Statement
 
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
@@ -83,6 +84,27 @@ class Badge(NamedTuple):
     text: str
 
 
+class RunState(NamedTuple):
+    """A run's state, as of one moment of its file."""
+
+    word: str
+    alarms: tuple[Alarm, ...]
+    """What is wrong now, the worst first."""
+    alive: bool | None
+    """Whether a process continues the run; none where it cannot be known."""
+    silent: dict[str, int]
+    """Rounds in a row without an answer, by client."""
+    quarantined: dict[str, str]
+    """Why, by client."""
+    heard: dict[str, float]
+    """When each client was heard last, in seconds since 1970; those that never were are left out."""
+
+    @property
+    def badge(self) -> Badge:
+        """The worst alarm, else the state itself; how many more clients have the same is added."""
+        return badge(self.word, self.alarms)
+
+
 class LevelState(Protocol):
     """One level of a run: whoever follows it."""
 
@@ -93,6 +115,16 @@ class LevelState(Protocol):
     @property
     def state(self) -> RoundState:
         """Where the rounds led."""
+
+
+def read_state(store: RunStore, levels: Sequence[LevelState], *, now: float | None = None) -> RunState:
+    """What state a run is in, by its file, and by its folder where that is a federation's."""
+    with store.snapshot():
+        silent, alive = silent_rounds(levels), run_lives(store)
+        alarms = tuple(read_alarms(store, silent, alive=alive, now=now))
+        word = run_state(store, alarms, alive=alive, now=now)
+        quarantined = dict(store.query("SELECT client, reason FROM quarantined"))
+        return RunState(word, alarms, alive, silent, quarantined, dict(store.query("SELECT client, at FROM heard")))
 
 
 def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
@@ -110,7 +142,7 @@ def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
 
 def is_finished(store: RunStore) -> bool:
     """Whether the run is over, by what its file says now: another process may have ended it."""
-    return store.query("SELECT finished FROM run")[0][0] is not None
+    return store.finished is not None
 
 
 def is_aborted(store: RunStore) -> bool:

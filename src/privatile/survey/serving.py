@@ -1,10 +1,6 @@
-"""The gateway's process: its folder, address, TLS, and how it ends; its state as seen from outside.
+"""The gateway's process: its folder, address, TLS, and how it ends; a survey as seen from outside while it writes.
 
-End a survey by command: through the gateway where one runs, by itself where none does.
-
-Where a survey stands, read from outside while the gateway writes.
-
-The gateway's process: its folder, its address, TLS, and how it ends.
+A survey is ended by command through the gateway where one runs, by itself where none does.
 """
 
 import asyncio
@@ -37,7 +33,6 @@ from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import PageFile, page_sha256
 from privatile.survey.record import has_result, nothing_to_release
-from privatile.survey.run import Standing, standing
 from privatile.survey.service import SurveyService, live_facts, organiser_facts, round_rule
 from privatile.survey.store import SurveyStore
 
@@ -93,7 +88,7 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
 
 async def _close_alone(folder: SurveyFolder) -> None:
     """Close without a gateway: nobody can answer meanwhile, so nobody is waited for."""
-    service = SurveyService.of(folder)
+    service = SurveyService(folder)
     await service.start(follow=False)
     try:
         service.intake.awaited = set()
@@ -158,28 +153,21 @@ class SurveyStatus:
         return "\n".join(lines)
 
 
-def read_standing(folder: SurveyFolder) -> Standing:
-    """What the closed rounds say."""
-    if not folder.run_file.exists() or RunStore.is_blank(folder.run_file):
-        return Standing(0, None, None)
-    with RunStore.open(folder.run_file, read_only=True) as store:
-        return standing(Coordinator(store))
-
-
 def read_status(folder: SurveyFolder) -> SurveyStatus:
     """Read both files of a survey."""
-    study = folder.study()
-    process = running_process(folder.pid_file)
-    found = read_standing(folder)
-    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
-        state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()
-        restored = store.restored()
-    alarms = []
-    if process is None and state.phase is not Phase.CLOSED:
-        text = "no gateway takes answers; start it with `privatile survey serve`"
-        alarms.append(Alarm("stopped", None, state.since, text))
-    live = live_facts(study, state, found, late, opened)
-    facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms, restored)
+    study, process = folder.study(), running_process(folder.pid_file)
+    with ExitStack() as opened:
+        run = None
+        if folder.run_file.exists() and not RunStore.is_blank(folder.run_file):
+            run = Coordinator(opened.enter_context(RunStore.open(folder.run_file, read_only=True)))
+        codes = SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True)
+        store = opened.enter_context(codes)
+        state, alarms = store.round(), []
+        if process is None and state.phase is not Phase.CLOSED:
+            text = "no gateway takes answers; start it with `privatile survey serve`"
+            alarms.append(Alarm("stopped", None, state.since, text))
+        live = live_facts(study, state, run, store.late(), store.about().created)
+        facts = organiser_facts(study, live, state, store, alarms)
     return SurveyStatus(facts, process, time.time() - state.since)
 
 
@@ -299,7 +287,7 @@ def serve_survey(
             _require_pair(certificate, key)
             settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))
-        service = SurveyService(folder, study)
+        service = SurveyService(folder)
         names = {*address.names, urlsplit(study.address).hostname or ""} - {""}
         app = Gateway(service, host=address.host, names=frozenset(names), files=files, pages=pages)
         server = make_server(
