@@ -43,8 +43,6 @@ def said(*words: object) -> str:
 
 
 OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "ledger": ("ledger.db", ledger),
-    "a site's ledger": ("federation/north/ledger.db", ledger),
     "run": ("run.db", lambda path: RunView.read(path).all_results()[0].records == 900),
     "run with levels": ("levels.db", lambda path: len(RunView.read(path).all_results()) == 2),
     "run that goes on": ("going.db", lambda path: RunView.read(path, drawn=True).done == 25),
@@ -61,6 +59,8 @@ READER = "d3633e0a"
 """The commit that reads the formats before today's."""
 
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "ledger": ("ledger.db", ledger, "they answer again.*commit d3633e0a.*--ledger NEW"),
+    "a site's ledger": ("federation/north/ledger.db", ledger, "they answer again"),
     "groups": ("groups", read_groups, "Read it with the one that wrote it"),
     "record": ("record.json", read_record, READER),
     "peers' record": ("peers-record.json", read_record, READER),
@@ -82,7 +82,7 @@ def test_every_stored_file_is_opened(folder: Path, name: str) -> None:
     assert opened(folder / place)
 
 
-@pytest.mark.parametrize("name", ["ledger", "run"])
+@pytest.mark.parametrize("name", ["run", "run with levels"])
 def test_a_file_that_was_changed_is_not(folder: Path, tmp_path: Path, name: str) -> None:
     """The negative control."""
     place, opened = OPENED[name]

@@ -408,10 +408,10 @@ def a_release_forgets_that_a_later_run_has_answered(seams: Seams) -> None:
 
     def make(original: Function, hit: Hit) -> Function:
         def release(ledger: Any, run: str, client: str) -> None:
-            original(ledger, run, client)
             own = ledger.execute(
-                "SELECT dataset, next FROM runs WHERE run = ? AND client = ? AND next > 0", (run, client)
+                "SELECT dataset, next FROM runs WHERE run = ? AND client = ? AND reserved > next", (run, client)
             ).fetchone()
+            original(ledger, run, client)
             if own is not None:
                 ledger.update("datasets", "cursor = min(cursor, ?)", own[1:], "id = ?", own[:1])
                 hit()
