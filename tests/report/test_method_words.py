@@ -66,7 +66,7 @@ def test_several_levels_are_told_apart(tmp_path: Path) -> None:
     assert page.count('<table class="clients') == 3
     for name in ("The lower quartile", "The median", "The 0.9 quantile"):
         assert page.count(f'<th scope="row">{name}</th>') == 1
-    shared = [each for each in findings(view, view.levels[0]) if each.title == "Everybody answered"]
+    shared = [each for each in findings(view, view.levels[0]) if each.code == "everybody"]
     assert len(shared) == 1
     assert page.count(f"<p>{escape(shared[0].text)}</p>") == 1
     facts = re.search(r'class="facts stack">(.*?)</table>', page, re.S)

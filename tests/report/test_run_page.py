@@ -225,7 +225,7 @@ def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
     assert options["date"][:10] in tiles
     assert not re.search(r"<b>[\d.]+ (s|min|h)</b>", tiles)  # how long it took is no headline
     nine = RunView.read(long_run(tmp_path / "nine.db", rounds=20, clients=9), drawn=True)
-    assert next(row.text for row in data_and_options(nine) if row.label == "data").endswith("client 7 (20) and 1 more")
+    assert data_and_options(nine)["data"].endswith("client 7 (20) and 1 more")
 
 
 @pytest.mark.slow
@@ -309,8 +309,8 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
+    from privatile.report.charts import trajectory_figure
     from privatile.report.pages import write_figure
-    from privatile.report.run_page import trajectory_figure
 
     draw = partial(trajectory_figure, RunView.read(run, drawn=True))
     heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
@@ -326,8 +326,8 @@ def test_figures(tmp_path: Path) -> None:
 def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
+    from privatile.report.charts import trajectory_figure
     from privatile.report.pages import write_figure
-    from privatile.report.run_page import trajectory_figure
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     view = RunView.read(long_run(tmp_path / "run.db", rounds=50), drawn=True)

@@ -351,7 +351,8 @@ def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[
         from privatile.report.experiment import experiment_figure, experiment_page
 
         return partial(experiment_page, path), partial(experiment_figure, path)
-    from privatile.report.run_page import run_page, trajectory_figure
+    from privatile.report.charts import trajectory_figure
+    from privatile.report.run_page import run_page
     from privatile.run.view import RunView
 
     view = RunView.read(path, drawn=True, **reported)

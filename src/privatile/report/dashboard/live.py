@@ -15,8 +15,9 @@ from privatile.core.arrays import Floats
 from privatile.core.text import printable
 from privatile.errors import InputError, StoreError
 from privatile.estimator.settings import parse_values
+from privatile.report.charts import OTHER_NAMES
 from privatile.report.path import thin_path
-from privatile.report.run_page import OTHER_NAMES, caveat_findings
+from privatile.report.run_page import caveat_findings
 from privatile.result.shown import CONDITIONS, finite, lying_rank
 from privatile.run.run_file import RunStore
 from privatile.run.state import CLIENT_KINDS, Badge, RunState, read_state, sign_of_life
