@@ -23,13 +23,13 @@ CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the 
     ("options", "said", "unsaid"),
     [
         ({}, BOTH_SIDES, MEAN),
-        ({"values": "continuous"}, CURVE, MEAN),
+        ({"value_kind": "continuous"}, CURVE, MEAN),
         ({"interval": "self-normalized"}, MEAN, CURVE),
         # The law of each look's own path takes seconds.
         *([({"design": "paper-c1", "interval": "paper"}, MEAN, CURVE)] if os.environ.get("PRIVATILE_LONG") else []),
         ({"design": "rounds"}, CURVE, MEAN),
         ({"until_width": 40.0}, BOTH_SIDES, MEAN),
-        ({"until_width": 12.0, "values": "continuous"}, "at every look at once", MEAN),
+        ({"until_width": 12.0, "value_kind": "continuous"}, "at every look at once", MEAN),
     ],
 )
 def test_the_chart_says_where_the_estimate_comes_from(

@@ -103,7 +103,9 @@ def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
 def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run of whole numbers, declared as such."""
     path = tmp_path_factory.mktemp("straddled") / "run.db"
-    return RunView.read(long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True), drawn=True)
+    return RunView.read(
+        long_run(path, rounds=80, length=120, design="auto", value_kind="whole", whole=True), drawn=True
+    )
 
 
 def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
@@ -123,7 +125,7 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     assert "if the values are continuous" not in page
     (facts,) = Reader(page).facts["results"]
     assert facts["grid_values"] == list(result.grid_values)
-    assert facts["values"] == "whole"
+    assert facts["value_kind"] == "whole"
 
 
 def estimate_lines(path: ThinPath) -> list[list[float]]:

@@ -212,7 +212,9 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
 
 
 def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", values="whole"), drawn=True)
+    view = RunView.read(
+        long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole"), drawn=True
+    )
     page = run_page(view)
     options = Reader(page).facts["options"]
     assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
@@ -258,7 +260,7 @@ def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     tmp_path: Path, values: str, condition: str, said: str
 ) -> None:
     view = RunView.read(
-        long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", values=values), drawn=True
+        long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values), drawn=True
     )
     page = run_page(view)
     shown = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
@@ -345,9 +347,9 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
 
 @pytest.mark.parametrize(
     ("report", "later"),
-    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"values": "step=5"}, True)],
+    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"value_kind": "step=5"}, True)],
 )
 def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, str], later: bool) -> None:
-    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", values="any")
+    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", value_kind="any")
     view = RunView.read(path, **report, drawn=True)
     assert ("Chosen after the answers had come" in run_page(view)) == later

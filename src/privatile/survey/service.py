@@ -43,7 +43,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
         "value": study.value,
         "unit": study.unit,
         "range": list(study.range),
-        "step": parse_values(study.values).step,
+        "step": parse_values(study.value_kind).step,
         "scale": study.scale,
         "level": study.level,
         "threshold": str(study.mechanism.threshold),

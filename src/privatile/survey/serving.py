@@ -74,16 +74,14 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
             if time.monotonic() > give_up:
                 raise StoreError(
                     f"the gateway has not closed the survey within {study.grace + wait:.0f} s; it will as soon as it "
-                    "can. Look at it with `privatile survey status`."
+                    "can. Look at it with `privatile status`."
                 )
             time.sleep(0.1)
     path = shlex.quote(str(folder.path))
     if not folder.run_file.exists() or not has_result(folder):
         why = nothing_to_release(study)
-        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile survey status {path}"
-    return (
-        f"The survey is closed. Its result: privatile survey status {path}. Publish it: privatile survey release {path}"
-    )
+        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile status {path}"
+    return f"The survey is closed. Its result: privatile status {path}. Publish it: privatile survey release {path}"
 
 
 async def _close_alone(folder: SurveyFolder) -> None:
@@ -110,6 +108,11 @@ class SurveyStatus:
     """The gateway's process; none where none runs."""
     since: float
     """Seconds that the open round has been in its phase."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is asked any more."""
+        return bool(self.facts["state"] == "closed")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

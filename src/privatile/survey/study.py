@@ -138,7 +138,7 @@ class SurveyStudy(Hashed):
     level: float = 0.5
     scale: str = "linear"
     confidence_level: float = 0.95
-    values: str = "any"
+    value_kind: str = "any"
     asked_by: str = UNSTATED
     round_answers: int = 0
     """Answers after which a round hands out its question no more; 0: as many as `round_length` says."""
@@ -269,7 +269,7 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
         yield (place,), str(error).removeprefix("range ")
     for place, check in (
         ("confidence_level", lambda: checked_level(study.confidence_level)),
-        ("values", lambda: parse_values(study.values)),
+        ("value_kind", lambda: parse_values(study.value_kind)),
     ):
         try:
             check()
@@ -335,7 +335,7 @@ REMARKS = {
     "epsilon": "  # the privacy budget of each person",
     "level": "  # 0.5 is the median",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
-    "values": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
+    "value_kind": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
     "round_answers": "  # answers after which a round ends (0: 25, later a fiftieth of all so far), …",
     "round_seconds": "  # … or seconds, once somebody has answered; 0: only the number counts",
     "grace": "  # seconds that a round waits for answers that are under way",

@@ -126,7 +126,7 @@ def study_rows(study: FederationStudy, client: str) -> list[tuple[str, str]]:
         ("value", study.value),
         ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
         _levels_row(study.levels if agreement.level is None else (agreement.level,)),
-        ("values declared", f"{study.values}: {values_words(study.values)}"),
+        ("values declared", f"{study.value_kind}: {values_words(study.value_kind)}"),
         ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
         ("this client", f"{client}, weight {agreement.weight:g} of 1"),
         *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
