@@ -346,7 +346,7 @@ class _Shuffle:
         people, self._gathered = self._gathered, self._buffer()
         key = self._key("choice")
         for label in people.labels:  # all rows of a person share it
-            rows = np.concatenate(list(people.take(label)))
+            rows = people.take_all(label)
             *_, persons, _, numbers, codes = rows.T
             kept = one_each(persons, words_of(key, numbers))
             order, spans = grouped(codes[kept].astype(np.uint16))
@@ -376,21 +376,18 @@ class _Shuffle:
     def _put_in_order(self, code: int, parts: list[_Part], final: SpillBuffer) -> None:
         """Put a client's rows in order, all at once or, if they are many, by the first byte of their tags."""
         holder, records = self.source.clients[code], self._gathered.count(code)
-        pieces = self._gathered.take(code)
-        if records <= self.memory_rows:
-            if found := list(pieces):
-                rows = found[0] if len(found) == 1 else np.concatenate(found)
-                found.clear()
-                self._finish(parts, rows, self._tags(holder, rows, 0), final)
+        if 0 < records <= self.memory_rows:
+            rows = self._gathered.take_all(code)
+            self._finish(parts, rows, self._tags(holder, rows, 0), final)
             return
         buckets, read = self._buffer(), 0
-        for rows in pieces:
+        for rows in self._gathered.take(code, BATCH_ROWS):
             tags = self._tags(holder, rows, read)
             read += len(rows)
             order, spans = grouped((tags >> np.uint64(56)).astype(np.uint8))
             buckets.add(np.column_stack([rows, tags])[order], spans)
         for label in buckets.labels:
-            rows = np.concatenate(list(buckets.take(label)))
+            rows = buckets.take_all(label)
             self._finish(parts, rows[:, :-1], rows[:, -1], final)
 
     def _tags(self, holder: str, rows: Words, read: int) -> Words:

@@ -169,8 +169,19 @@ class SpillBuffer:
         """How many rows a label has."""
         return sum(stop - start for _, start, stop in self._places.get(label, ()))
 
-    def take(self, label: int) -> Iterator[Words]:
-        """The rows of a label, piece by piece; they leave the buffer, and no more are added to it."""
+    def take(self, label: int, size: int) -> Iterator[Words]:
+        """The rows of a label in pieces of about `size`; they leave the buffer, and no more are added to it."""
         self._waiting.clear()
+        pieces: list[Words] = []
         for extent, start, stop in self._places.pop(label, ()):
-            yield extent.read(start, stop)
+            pieces.append(extent.read(start, stop))
+            if sum(map(len, pieces)) >= size:
+                yield np.concatenate(pieces)
+                pieces.clear()
+        if pieces:
+            yield np.concatenate(pieces)
+
+    def take_all(self, label: int) -> Words:
+        """All rows of a label."""
+        (rows,) = self.take(label, self.count(label))
+        return rows
