@@ -173,11 +173,13 @@ class SpillBuffer:
         """The rows of a label in pieces of about `size`; they leave the buffer, and no more are added to it."""
         self._waiting.clear()
         pieces: list[Words] = []
+        rows = 0
         for extent, start, stop in self._places.pop(label, ()):
             pieces.append(extent.read(start, stop))
-            if sum(map(len, pieces)) >= size:
+            rows += stop - start
+            if rows >= size:
                 yield np.concatenate(pieces)
-                pieces.clear()
+                pieces, rows = [], 0
         if pieces:
             yield np.concatenate(pieces)
 
