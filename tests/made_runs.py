@@ -32,7 +32,7 @@ def long_run(
     silent: frozenset[int] = frozenset(),
     value: str = "income",
     design: str = "rounds",
-    values: str = "any",
+    value_kind: str = "any",
     length: int = 1,
     whole: bool = False,
 ) -> Path:
@@ -52,7 +52,7 @@ def long_run(
         0.0,
         100.0,
         design=design,
-        values=values,
+        value_kind=value_kind,
         rounds=rounds,
         simulated=True,
     )
@@ -137,7 +137,7 @@ class SlowRun:
 def few_days(path: Path) -> Path:
     """A finished run whose answers bound the quantile from above only: "7 or less"."""
     days = np.random.default_rng(1).poisson(3.0, 300).astype(float)
-    settings: dict[str, Any] = {"range": (0, 80), "values": "whole", "value": "days", "simulate": True, "rng": 1}
+    settings: dict[str, Any] = {"range": (0, 80), "value_kind": "whole", "value": "days", "simulate": True, "rng": 1}
     privatile.estimate(days, q=0.5, epsilon=1, save=path, **settings)
     return path
 

@@ -149,7 +149,7 @@ def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: 
 
 def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..., Any], tmp_path: Path) -> None:
     """It is valid at every look: no buttons, its condition in words; questions on both sides are in the key."""
-    run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", values="whole", whole=True)
+    run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", value_kind="whole", whole=True)
     (level,) = RunView.read(run, drawn=True).levels
     assert level.result is not None
     with run_dashboard(run) as dashboard:

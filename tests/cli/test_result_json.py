@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     privatile.estimate(made, save=folder / "one.db", rng=1, **common)
     privatile.estimate(made, q=(0.25, 0.5, 0.9), simultaneous=True, save=folder / "three.db", rng=2, **common)
     privatile.estimate(few, save=folder / "few.db", rng=3, **{**common, "rounds": None})
-    privatile.estimate(made, values="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
+    privatile.estimate(made, value_kind="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
     (folder / "rows.csv").write_text("pay\n" + "\n".join(f"{value:.2f}" for value in rng.normal(50, 10, 300)) + "\n")
     return folder
 
@@ -53,8 +53,6 @@ def test_one_and_several_levels_have_one_shape(home: Path) -> None:
         assert all(one["range"] == {"low": 0.0, "high": 100.0} for one in found["results"])
         assert found["reliable"] == (name in ("one", "smooth")) or name == "three"
         assert all(one["simultaneous"] == (name == "three") for one in found["results"])
-        if name == "three":
-            assert said("watch", home / "three.db", "--once") == found
 
 
 def test_estimate_prints_that_shape(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +113,7 @@ def test_report_prints_the_text_of_a_saved_run(home: Path) -> None:
     refused = CliRunner().invoke(main, ["report", str(home / "one.db"), "--text", "-o", str(home / "one.html")])
     assert refused.exit_code == 2
     assert "a page or a figure is another command" in refused.output
-    assert CliRunner().invoke(main, ["watch", str(home / "one.db"), "--json"]).exit_code == 2
+    assert CliRunner().invoke(main, ["status", str(home / "one.db"), "--json", "--follow"]).exit_code == 2
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

@@ -32,7 +32,7 @@ def make_open_study(
     epsilon: float = 1.0,
     records: int = 10_000,
     deadline: float = DAY,
-    values: str = "any",
+    value_kind: str = "any",
     **arrivals: Any,
 ) -> FederationStudy:
     shares = weights or {"north": 0.6, "south": 0.4}
@@ -42,7 +42,7 @@ def make_open_study(
         "patience": 5,
         "design": "open",
         "deadline": deadline,
-        "values": values,
+        "value_kind": value_kind,
         "arrivals": Arrivals(**arrivals),
     }
     return make_study(clients, **settings)

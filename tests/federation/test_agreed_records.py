@@ -101,7 +101,7 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         "mode": "local",
         "design": "rounds",
         "missing": "drop",
-        "values": "step=250",
+        "value_kind": "step=250",
         "confidence_level": 0.93,
         "deadline": 61.5,
         "quorum": 1,

@@ -76,8 +76,8 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     assert not path.exists()
     abort_run(old)
     before = files(old.path)
-    told = call("federation", "derive", str(old.path), str(path), "--without", "site1", "--weight", "site0=0.25",
-                "--weight", "site2=0.75")  # fmt: skip
+    told = call("federation", "derive", str(old.path), str(path), "--without", "site1",
+                "--client-weights", "site0=0.25", "--client-weights", "site2=0.75")  # fmt: skip
     assert told.exit_code == 0, told.output
     assert "ANOTHER ONE: the quantile of the mixture of these clients, without site1." in told.output
     assert files(old.path) == before  # the old folder is only read

@@ -134,11 +134,11 @@ def test_the_most_levels_fit_into_an_answer() -> None:
 def test_init_takes_several_levels(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     call(
-        "federation", "init", str(folder), "--client", "north", "--epsilon", "1", "--records", "3000", "--range", "0",
-        "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
+        "federation", "init", str(folder), "--add-client", "north", "--epsilon", "1", "--records", "3000", "--range",
+        "0", "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
     )  # fmt: skip
     assert load_study(folder / "study.toml").levels == LEVELS
-    assert "levels" in call("federation", "status", str(folder))
+    assert "levels" in call("status", str(folder))
     shown = call(
         "enroll", str(folder / "invitations" / "north.json"), "--site", str(tmp_path / "site"), "--max-epsilon", "1"
     )
@@ -203,8 +203,8 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     for level in LEVELS:
         assert any(f"at level {level:g} is the one the counts give" in text for text in checked.passed)
     assert any("all 40 signatures" in text for text in checked.passed)  # one per round and client, over all its counts
-    assert "levels       0.1, 0.5, 0.9\n" in call("federation", "status", folder)
-    assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
+    assert "levels       0.1, 0.5, 0.9\n" in call("status", folder)
+    assert json.loads(call("status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
     call("report", folder, "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     for result in run_results(finished.directory):

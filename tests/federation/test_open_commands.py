@@ -21,8 +21,20 @@ from tests.federation.open_kit import DAY, OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
 
-CLIENTS = ("--client", "north", "--client", "south", "--epsilon", "1", "--records", "500", "--range", "0", "100")
-WEIGHTS = ("--weight", "north=0.6", "--weight", "south=0.4")
+CLIENTS = (
+    "--add-client",
+    "north",
+    "--add-client",
+    "south",
+    "--epsilon",
+    "1",
+    "--records",
+    "500",
+    "--range",
+    "0",
+    "100",
+)
+WEIGHTS = ("--client-weights", "north=0.6", "--client-weights", "south=0.4")
 
 
 def call(*arguments: str) -> Result:
@@ -39,7 +51,7 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
     assert (study.design, study.rounds, study.spec.design, study.weighting) == ("open", 0, "open", "given")
     assert study.spec.end is not None
     assert study.spec.end.date == "2036-12-31T00:00:00Z"
-    shown = call("federation", "status", folder).output
+    shown = call("status", folder).output
     assert "rounds       0, as many as it takes" in shown
     add_client(Directory(Path(folder)), "west", 1.0, 100, 0.2)
     assert Directory(Path(folder)).study().clients["north"].weight == pytest.approx(0.48)
@@ -48,7 +60,7 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--open", *CLIENTS), "give --weight CLIENT=NUMBER for every client"),
+        (("--open", *CLIENTS), "give --client-weights CLIENT=NUMBER for every client"),
         ((*CLIENTS, *WEIGHTS, "--end-answers", "900"), "--end-answers go with --open"),
         (("--open", *CLIENTS, *WEIGHTS, "--design", "rounds"), "leave out --design"),
         (("--open", *CLIENTS, *WEIGHTS, "--rounds", "100"), "rounds: an open study has none"),

@@ -59,7 +59,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     rounds = 25 if design == "rounds" else 60
     # Clients of unequal size whose records do not divide by the levels.
     agreements = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
-    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels, values=values)
+    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels, value_kind=values)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"
     copies.mkdir()

@@ -123,15 +123,15 @@ def runs(folder: Path) -> dict[str, object]:
     # of relaxations that ends in ½, or in which group the misfit counts a round that lies on the border of two.
     first = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, save=auto, **common)
     paper = estimate(FEW, epsilon=1, rng=2, design="paper-log", save=log, **common)
-    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, values="continuous", save=tuned, **common)
+    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, value_kind="continuous", save=tuned, **common)
     estimate(TWO, epsilon=1, rng=13, rounds=90, save=other, **common)
     levels = estimate(THREE, q=(0.25, 0.5, 0.9), epsilon=2, rng=14, rounds=90, simultaneous=True, **common)
     own = {"east": 0.4, "north": 0.5, "south": 0.6}
-    incomes = {"scale": "log", "range": (1e3, 1e6), "weights": "size"}
+    incomes = {"scale": "log", "range": (1e3, 1e6), "client_weights": "size"}
     results = {
         "auto": first,
         "declared continuous": continuous,
-        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, values="whole", **common),
+        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, value_kind="whole", **common),
         "paper-log": paper,
         "target file": estimate(THREE, epsilon=BUDGETS, rng=5, rounds=60, target="file", **common),
         "until width": estimate(THREE, epsilon=3, rng=6, rounds=61, until_width=4.0, **common),
@@ -272,7 +272,7 @@ def paper_rows(folder: Path) -> dict[str, object]:
 
 def plans() -> dict[str, object]:
     """What `privatile plan` prints."""
-    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--width", 0.02)
+    named = ("plan", "--q", 0.8, "--add-client", "north=20000,1,1", "--add-client", "south=5000,2,3", "--width", 0.02)
     checked = ("plan", "--clients", 4, "--records", 5000, "--epsilon", 1, "--population", "normal:50,10", "--runs", 20)
     return {
         "named": json.loads(said(*named, "--json")),

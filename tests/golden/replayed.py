@@ -20,7 +20,8 @@ from privatile.result.summary import LevelFacts, make_results
 from privatile.run.coordinator import Track
 
 Told = Mapping[str, Any]
-OPTIONS = ("rounds", "values", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+AS_TOLD = ("rounds", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+OPTIONS = {"values": "value_kind"} | {name: name for name in AS_TOLD}
 
 
 class Asked(NamedTuple):
@@ -75,7 +76,7 @@ class Replayed:
             local_level="own" if told.get("own_levels") else "global",
             weighting="given",
             simulated=True,
-            **{name: told[name] for name in OPTIONS if name in told},
+            **{OPTIONS[name]: told[name] for name in OPTIONS if name in told},
         )
         self._levels = [Track(self._spec, index) for index in range(len(self._spec.levels))]
         self.open_ended = open_ended

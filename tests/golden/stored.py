@@ -88,7 +88,7 @@ def _runs() -> None:
     Path("data.csv").write_text("region,who,pay\n" + "\n".join(rows) + "\n")
     ask = ("--value", "pay", "--client", "region", "--epsilon", 2, "--range", 0, 100, "--rounds", 30)
     _said("estimate", "data.csv", *ask, "--person", "who", "--ledger", "ledger.db", "--save", "run.db", "--yes")
-    long_run(Path("going.db"), rounds=40, stop=25, clients=2, length=30, design="auto", values="any")
+    long_run(Path("going.db"), rounds=40, stop=25, clients=2, length=30, design="auto", value_kind="any")
     people = pd.DataFrame({"pay": np.concatenate(list(TWO.values())), "sex": np.repeat(["f", "m"], 8000)})
     privatile.estimate(
         people, value="pay", by="sex", epsilon=1, range=(0, 100), rounds=30, simulate=True, rng=1, save="groups"

@@ -45,26 +45,27 @@ def said(*words: object) -> str:
 OPENED: dict[str, tuple[str, Callable[[Path], object]]] = {
     "ledger": ("ledger.db", ledger),
     "a site's ledger": ("federation/north/ledger.db", ledger),
-    "run": ("run.db", lambda path: RunView.read(path).all_results()[0].records == 900),
-    "run with levels": ("levels.db", lambda path: len(RunView.read(path).all_results()) == 2),
-    "run that goes on": ("going.db", lambda path: RunView.read(path, drawn=True).done == 25),
-    "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest),
-    "study of peers": ("peers/north", lambda path: open_folder(path).study().digest),
-    "invitation": ("federation/organizer/invitations/north.json", lambda path: read_invitation(path).client == "north"),
     "enrolment": ("federation/north/north.enrolment.json", lambda path: read_enrolment(path).keys.fingerprint),
-    "survey": ("survey", survey),
     "experiment": ("store.db", lambda path: "1 of 1 cells" in said("simulate", "show", path)),
 }
-
 
 READER = "d3633e0a"
 """The commit that reads the formats before today's."""
 
+RENAMED = "values is gone. Use value_kind"
+
 REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "groups": ("groups", read_groups, "Read it with the one that wrote it"),
+    "run": ("run.db", RunView.read, READER),
+    "run with levels": ("levels.db", RunView.read, READER),
+    "run that goes on": ("going.db", RunView.read, READER),
     "record": ("record.json", read_record, READER),
     "peers' record": ("peers-record.json", read_record, READER),
     "survey's record": ("survey-record.json", read_record, READER),
+    "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest, RENAMED),
+    "study of peers": ("peers/north", lambda path: open_folder(path).study().digest, RENAMED),
+    "invitation": ("federation/organizer/invitations/north.json", read_invitation, RENAMED),
+    "survey": ("survey", survey, RENAMED),
 }
 """Formats that have changed since."""
 
@@ -82,7 +83,7 @@ def test_every_stored_file_is_opened(folder: Path, name: str) -> None:
     assert opened(folder / place)
 
 
-@pytest.mark.parametrize("name", ["ledger", "run"])
+@pytest.mark.parametrize("name", ["ledger", "enrolment"])
 def test_a_file_that_was_changed_is_not(folder: Path, tmp_path: Path, name: str) -> None:
     """The negative control."""
     place, opened = OPENED[name]

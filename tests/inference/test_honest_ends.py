@@ -98,7 +98,7 @@ def test_rearranged_levels_agree_with_themselves() -> None:
 def test_a_range_that_excludes_the_answer_gives_no_certainty(scale: str, mean: float) -> None:
     for values in ("any", "continuous"):
         data = normal(mean, 3, 8000, 3)
-        result = estimate(data, q=0.5, epsilon=3, range=(60, 100), scale=scale, values=values, simulate=True, rng=2)
+        result = estimate(data, q=0.5, epsilon=3, range=(60, 100), scale=scale, value_kind=values, simulate=True, rng=2)
         low, high = result.confidence_interval
         assert 60.0 <= low <= result.estimate <= high <= 100.0
         assert (result.test(60.0).p_value > 0.05) == (low <= 60.0)

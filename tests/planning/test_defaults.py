@@ -33,7 +33,7 @@ def result() -> QuantileResult:
 
 @pytest.fixture(scope="module")
 def smooth() -> QuantileResult:
-    return estimate(DATA, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=3)
+    return estimate(DATA, q=0.5, epsilon=2, range=(0, 100), value_kind="continuous", simulate=True, rng=3)
 
 
 def test_the_default_straddles_the_quantile_and_shows_the_any_shape_interval(result: QuantileResult) -> None:
@@ -75,7 +75,10 @@ def test_values_declared_continuous_are_asked_by_the_tuned_design_and_read_smoot
 def test_the_intervals_agree_on_where_and_differ_in_width() -> None:
     widths = {}
     for interval in ("any-shape", "smooth", "self-normalized", "paper"):
-        options: dict[str, Any] = {"interval": interval, "values": "any" if interval == "any-shape" else "continuous"}
+        options: dict[str, Any] = {
+            "interval": interval,
+            "value_kind": "any" if interval == "any-shape" else "continuous",
+        }
         other = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, **options)
         low, high = other.confidence_interval
         widths[interval] = high - low
@@ -95,7 +98,7 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     if values == "continuous":
         assert result.anytime.low < low < high < result.anytime.high
     width = 2 * (result.anytime.high - result.anytime.low)
-    options: dict[str, Any] = {"values": values, "simulate": True, "rng": 3}
+    options: dict[str, Any] = {"value_kind": values, "simulate": True, "rng": 3}
     short = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **options)
     assert short.method == ("any-shape" if values == "any" else "anytime")
     beside = short.other
@@ -117,7 +120,7 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
         )
     assert short.shown.other is not None
     assert f"{short.shown.other.ends[0]} … " in short.to_text()
-    grid = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **{**options, "values": "step=0.01"})
+    grid = estimate(DATA, q=0.5, epsilon=2, range=(0, 100), until_width=width, **{**options, "value_kind": "step=0.01"})
     assert grid.method == "any-shape"
     assert grid.other is None
     assert short.records < 18_000
@@ -143,7 +146,7 @@ def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape
     spread: float, rng: int, why: str
 ) -> None:
     heaps = np.where(np.arange(20_000) % 2 == 0, 40.0, 60.0) + np.random.default_rng(0).normal(0.0, spread, 20_000)
-    options: dict[str, Any] = {"until_width": 0.01, "values": "continuous", "simulate": True, "rng": rng}
+    options: dict[str, Any] = {"until_width": 0.01, "value_kind": "continuous", "simulate": True, "rng": rng}
     found = estimate(heaps, q=0.45, epsilon=1, range=(0, 100), **options)
     assert found.method == "any-shape"
     assert found.condition == "any-shape"
@@ -159,7 +162,7 @@ def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape
 @pytest.mark.slow
 @pytest.mark.parametrize("values", ["any", "continuous"])
 def test_simultaneous_intervals_are_wider_and_their_p_values_larger(values: str) -> None:
-    options = {"q": (0.3, 0.5, 0.8), "epsilon": 2, "range": (0, 100), "values": values, "simulate": True, "rng": 3}
+    options = {"q": (0.3, 0.5, 0.8), "epsilon": 2, "range": (0, 100), "value_kind": values, "simulate": True, "rng": 3}
     alone = estimate(DATA, **options)  # type: ignore[call-overload]
     joint = estimate(DATA, **options, simultaneous=True)  # type: ignore[call-overload]
     assert len(alone) == len(joint) == 3
@@ -190,8 +193,8 @@ def test_a_curve_of_nine_levels_does_not_cross() -> None:
 def test_precision_weights_need_a_statement() -> None:
     options = {"q": 0.5, "epsilon": {"north": 1.0, "south": 3.0}, "range": (0, 100), "simulate": True, "rng": 3}
     with pytest.raises(InputError, match="one distribution"):
-        estimate(DATA, **options, weights="precision")  # type: ignore[call-overload]
-    got = estimate(DATA, **options, weights="precision", one_distribution=True)  # type: ignore[call-overload]
+        estimate(DATA, **options, client_weights="precision")  # type: ignore[call-overload]
+    got = estimate(DATA, **options, client_weights="precision", one_distribution=True)  # type: ignore[call-overload]
     north, south = got.clients
     assert south.weight / north.weight == pytest.approx((south.truth_rate / north.truth_rate) ** 2, rel=1e-6)
     assert "share one distribution" in got.estimand
@@ -230,7 +233,7 @@ def test_a_smooth_interval_around_a_round_value_warns_and_names_the_other(
 
 def test_a_dominating_client_is_named() -> None:
     uneven = {"large": DATA["north"], "small": DATA["south"][:600]}
-    got = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, weights="equal")
+    got = estimate(uneven, q=0.5, epsilon=2, range=(0, 100), simulate=True, rng=3, client_weights="equal")
     assert "dominance" in codes(got)
     assert got.facts()["dominance"]["client"] == "small"
     # By size the large one decides as much as it counts: nothing to warn about.
@@ -244,7 +247,7 @@ def test_a_dominating_client_is_named() -> None:
 def test_the_file_itself_as_target_is_narrower() -> None:
     loose = {"all": DATA["north"]}
     for seed in (3, 4):
-        options: dict[str, Any] = {"values": "continuous", "simulate": True, "rng": seed}
+        options: dict[str, Any] = {"value_kind": "continuous", "simulate": True, "rng": seed}
         people = estimate(loose, q=0.5, epsilon=6, range=(0, 100), **options)
         file = estimate(loose, q=0.5, epsilon=6, range=(0, 100), target="file", **options)
         ratio = (file.confidence_interval.high - file.confidence_interval.low) / (

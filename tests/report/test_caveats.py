@@ -64,7 +64,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
         path.read_text(encoding="utf-8")
         for path in (tmp_path / "from-file.html", result.report(tmp_path / "from-result.html"))
     ]
-    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["watch", str(path), "--once"]).output)
+    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["status", str(path)]).output)
     people = [result.to_text(), html.unescape(result.to_html()), watched]
     for text in texts:
         assert all(text in shown for shown in (*people, *map(html.unescape, pages)))
@@ -90,7 +90,7 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
 
 
 def test_a_comparison_carries_those_of_both(tmp_path: Path) -> None:
-    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", values="continuous")
+    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", value_kind="continuous")
     text = compare(first, second, disjoint=True).to_text()
     only = next(caveat.text for caveat in second.caveats if caveat.code == "file")
     assert f"- second: {only}" in text

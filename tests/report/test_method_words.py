@@ -21,13 +21,13 @@ from tests.report.test_caveats import made
     ("options", "method"),
     [
         ({}, "questions"),
-        ({"values": "continuous"}, "smooth"),
+        ({"value_kind": "continuous"}, "smooth"),
         ({"interval": "self-normalized"}, "mean"),
         # The law of each look's own path takes seconds.
         *([({"design": "paper-c1", "interval": "paper"}, "mean")] if os.environ.get("PRIVATILE_LONG") else []),
         ({"design": "rounds"}, "any-shape"),
         ({"until_width": 40.0}, "questions"),
-        ({"until_width": 12.0, "values": "continuous"}, "anytime"),
+        ({"until_width": 12.0, "value_kind": "continuous"}, "anytime"),
     ],
 )
 def test_the_chart_says_where_the_estimate_comes_from(tmp_path: Path, options: dict[str, Any], method: str) -> None:

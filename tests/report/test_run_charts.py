@@ -103,7 +103,7 @@ def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
 def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run of whole numbers, declared as such."""
     path = tmp_path_factory.mktemp("straddled") / "run.db"
-    return viewed(path, rounds=80, length=120, design="auto", values="whole", whole=True)
+    return viewed(path, rounds=80, length=120, design="auto", value_kind="whole", whole=True)
 
 
 def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
@@ -118,7 +118,7 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     assert (shown.own.condition_code, result.condition) == ("grid", "any-shape")
     assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
     (facts,) = Reader(page).facts["results"]
-    assert (facts["grid_values"], facts["values"]) == (list(result.grid_values or ()), "whole")
+    assert (facts["grid_values"], facts["value_kind"]) == (list(result.grid_values or ()), "whole")
 
 
 def estimate_lines(path: ThinPath) -> list[list[float]]:

@@ -179,7 +179,7 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
 
 
 def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
-    view = viewed(tmp_path / "run.db", rounds=50, length=10, design="auto", values="whole")
+    view = viewed(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole")
     page = run_page(view)
     options = Reader(page).facts["options"]
     assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
@@ -214,7 +214,7 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("values", "code"), [("any", "any-shape"), ("continuous", "smooth")])
 def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(tmp_path: Path, values: str, code: str) -> None:
-    view = viewed(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", values=values)
+    view = viewed(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values)
     page, (level,) = run_page(view), view.levels
     assert level.result is not None
     first, always = level.result.shown.first, values == "any"
@@ -280,10 +280,10 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
 
 @pytest.mark.parametrize(
     ("report", "later"),
-    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"values": "step=5"}, True)],
+    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"value_kind": "step=5"}, True)],
 )
 def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, Any], later: bool) -> None:
-    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", values="any")
+    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", value_kind="any")
     (result,) = RunView.read(path, **report).results()
     assert result is not None
     assert any(caveat.code == "chosen-later" for caveat in result.caveats) == later

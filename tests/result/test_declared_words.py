@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from privatile.api.groups import prepare_groups
-from privatile.federation.operations.status import beside
 from privatile.planning.options import Options
 from privatile.planning.preview import GroupPreview, GroupWidth, preview
 from privatile.report.groups import page_of
@@ -16,6 +15,7 @@ from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.result import ConfidenceInterval, QuantileResult, Results
 from privatile.result.shown import p_value_text
+from privatile.run.status import beside
 from tests.result.test_both_readings import AGES, run
 
 HALF_OPEN = open_on_one_side("half-open", at_low=True)
@@ -33,7 +33,7 @@ def stays() -> GroupResults:
     rows = np.empty(2_400, dtype=[("days", float), ("ward", "U5")])
     rows["ward"] = np.repeat(["a", "b"], 1_200)
     rows["days"] = rng.geometric(1 / 9, 2_400) + 4.0 * (rows["ward"] == "b")
-    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), value_kind="whole", rounds=24)
     return prepare_groups(rows, chosen, np.random.default_rng(1)).complete()
 
 
@@ -67,7 +67,7 @@ def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: Quantile
         caveats=(Caveat("unfinished", ""),),
     )
     # Without a declaration nothing refers to it; nor where another sequence is shown, which does not rest on it.
-    undeclared = replace(so_far, values="any", grid_values=None, contradiction="")
+    undeclared = replace(so_far, value_kind="any", grid_values=None, contradiction="")
     sequence = replace(
         so_far, anytime=ConfidenceInterval(32.2, 50.9), anytime_condition="smooth", valid_at_every_look=False
     )
@@ -79,11 +79,8 @@ def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: Quantile
         first = result.shown.first
         assert (first.ends, first.condition_code) == ((low, high), code)
         assert result.sentence.endswith(f"runs from {low} to {high}, {first.condition}.")
-        assert (
-            any("If it is not so" in text for text in beside(result))
-            == bool(result.shown.undeclared)
-            == (code == "grid")
-        )
+        told = any("If it is not so" in text for text in beside(result))
+        assert told == bool(result.shown.undeclared) == (code == "grid")
 
 
 def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
@@ -101,7 +98,7 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
     said = said_once([HALF_OPEN], [Caveat("range", ""), caveat("central")])
     assert [caveat.code for caveat in said] == ["range", "central"]
     assert said_once([HALF_OPEN], [caveat("central")]) == (HALF_OPEN, caveat("central"))
-    assert replace(few, values="any", grid_values=None).headline.startswith("11.")
+    assert replace(few, value_kind="any", grid_values=None).headline.startswith("11.")
 
 
 @pytest.mark.parametrize("values", ["any", "whole"])
@@ -138,14 +135,14 @@ def test_differences_of_whole_numbers_are_whole(stays: GroupResults) -> None:
     assert [low <= float(made.ends_shown[0]), float(made.ends_shown[1]) <= high] == [True, True]
     assert all("." not in end for end in made.ends_shown)
     # The control: one of them undeclared, and the ends are rounded outward again.
-    undeclared = compare(replace(first, values="any", grid_values=None), second, disjoint=True)
+    undeclared = compare(replace(first, value_kind="any", grid_values=None), second, disjoint=True)
     assert float(undeclared.ends_shown[0]) < low
     assert p_value_text(made.p_value) in made.to_text()
 
 
 def test_an_interval_without_0_is_not_shown_from_0(ages: QuantileResult) -> None:
     """Its p-value says that there is a difference; an end at 0 would say that there may be none."""
-    other = replace(ages, run="another", values="any", grid_values=None)
+    other = replace(ages, run="another", value_kind="any", grid_values=None)
     made = Comparison(ages, other, 5_000.0, ConfidenceInterval(412.0, 36_000.0), 0.95, 0.01)
     assert made.ends_shown == ("400", "36,000")
     below = replace(made, confidence_interval=ConfidenceInterval(-36_000.0, -12.0))
@@ -184,12 +181,12 @@ def test_a_share_is_never_shown_below_0(ages: QuantileResult) -> None:
 def test_the_dry_run_of_groups_says_how_to_get_units(stays: GroupResults) -> None:
     result = stays["a"].result
     assert result is not None
-    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), value_kind="whole", rounds=24)
     rows = np.empty(1_200, dtype=[("days", float), ("ward", "U5")])
     rows["ward"], rows["days"] = np.repeat(["a", "b"], [800, 400]), 3.0
     runs = prepare_groups(rows, chosen, np.random.default_rng(1))
     widths = tuple(GroupWidth(one.name, one.records, one.run.spec if one.run else None, one.why) for one in runs.groups)
     text = GroupPreview("ward", widths, None).to_text()
-    assert "privatile plan --records 400 --epsilon 4 --rounds 24 --values whole --spread UNITS" in text
+    assert "privatile plan --records 400 --epsilon 4 --rounds 24 --value-kind whole --spread UNITS" in text
     assert "smooth" not in text
     assert preview(runs.runs[0].spec).to_text().count("privatile plan") == 1

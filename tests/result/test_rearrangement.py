@@ -88,7 +88,7 @@ def test_an_end_of_another_level_changes_what_is_said_about_ends_and_looks(resul
     assert "one-sided" not in codes(found)
     assert not found.valid_at_every_look
     assert open_low.valid_at_every_look
-    grid = replace(open_low, values="whole", grid_values=tuple(map(float, range(71))))
+    grid = replace(open_low, value_kind="whole", grid_values=tuple(map(float, range(71))))
     # An any-shape interval leaves out its low end.
     assert rearranged([first, grid])[1].grid_values == tuple(map(float, range(49, 71)))
 

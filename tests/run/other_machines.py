@@ -91,7 +91,7 @@ def spec_of(number: int, rounds: int, design: str | None = None) -> RunSpec:
         design=design,
         rounds=None if design.startswith("list") or design == "open" else rounds,
         until_width=_until_width(rng, scale, low, high) if design in (*SELF_TUNING, "open", "rounds") else None,
-        values="continuous" if design == "tuned" else "any",
+        value_kind="continuous" if design == "tuned" else "any",
         simultaneous=len(levels) > 1,
         local_level="own" if rng.random() < 0.2 else "global",
         simulated=True,

@@ -152,7 +152,7 @@ def test_an_end_that_was_fixed_beforehand_has_its_own_interval(tmp_path: Path, e
 
 
 def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
-    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), values="continuous")
+    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), value_kind="continuous")
     coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", spec))
     answer(coordinator, 100)
     with pytest.raises(StoreError, match="cannot end by its date"):
@@ -198,8 +198,8 @@ def test_report_and_page_of_a_run_that_goes_on(tmp_path: Path) -> None:
     text = runner.invoke(command, ["report", str(tmp_path / "run.db"), "--text"], catch_exceptions=False)
     assert text.exit_code == 0
     assert "goes on" in text.output
-    watched = runner.invoke(command, ["watch", str(tmp_path / "run.db"), "--once"], catch_exceptions=False)
-    assert "80 rounds" in watched.output
+    watched = runner.invoke(command, ["status", str(tmp_path / "run.db")], catch_exceptions=False)
+    assert "rounds       80, as many as it takes" in watched.output
     page = tmp_path / "run.html"
     made = runner.invoke(command, ["report", str(tmp_path / "run.db"), "-o", str(page)], catch_exceptions=False)
     assert made.exit_code == 0

@@ -42,9 +42,17 @@ def spec(design: str = "tuned", rounds: int | None = 40, until_width: float | No
         ClientSpec(name, RandomizedResponse.from_epsilon(epsilon).threshold, weight, records)
         for name, epsilon, weight, records in (("a", 1.0, 0.25, 9000), ("b", 2.0, 0.75, 14000))
     )
-    ends, values = (0.0, 100.0), "continuous" if design == "tuned" else "any"
+    ends, kind = (0.0, 100.0), "continuous" if design == "tuned" else "any"
     return RunSpec(
-        "income", (0.6,), clients, "linear", *ends, design=design, rounds=rounds, until_width=until_width, values=values
+        "income",
+        (0.6,),
+        clients,
+        "linear",
+        *ends,
+        design=design,
+        rounds=rounds,
+        until_width=until_width,
+        value_kind=kind,
     )
 
 

@@ -119,7 +119,7 @@ def unusable(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["one week", "no times", "grid"])
 def test_a_series_that_says_nothing_is_not_promised(tmp_path: Path, kind: str) -> None:
-    spec = replace(SPEC, values="whole") if kind == "grid" else SPEC
+    spec = replace(SPEC, value_kind="whole") if kind == "grid" else SPEC
     made(tmp_path / "run.db", apart=60.0 if kind == "one week" else 0.7 * DAY, spec=spec)
     if kind == "no times":
         unusable(tmp_path / "run.db")

@@ -109,7 +109,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_column_of_a_file_is_a_population(folder: Path) -> None:
     ages = np.array([int(row.split(",")[0]) for row in (folder / "ages.csv").read_text().split()[1:-1]])
-    (entry,) = parse_experiment(COLUMN.format(more="", method=', values = "whole"'), folder=folder).entries
+    (entry,) = parse_experiment(COLUMN.format(more="", method=', value_kind = "whole"'), folder=folder).entries
     assert isinstance(entry.cell, DefaultCell)
     assert entry.cell.truth == float(np.quantile(ages, 0.5, method="inverted_cdf"))
     assert math.isnan(entry.cell.bound)
@@ -138,7 +138,7 @@ def test_a_log_scale_is_scored_in_units() -> None:
     ("more", "method", "message"),
     [
         ("", ", lengths = 5", "chooses its own rounds: leave out lengths"),
-        ("", ', values = "often"', "values must be any, continuous, whole or step=NUMBER"),
+        ("", ', value_kind = "often"', "value_kind must be any, continuous, whole or step=NUMBER"),
         ("", ', scale = "log"', "a log scale needs a range above zero"),
         (', rows = "all"', "", "a column is {file = …, value = …}"),
         (', client = "place"', "", "must give one population per client, 1; place has 2 names"),

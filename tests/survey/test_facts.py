@@ -45,7 +45,7 @@ def salaries(rng: np.random.Generator, length: int) -> Any:
 
 def few_hours(path: Path, values: str) -> tuple[QuantileResult, dict[str, Any]]:
     """Hours a week of 400 people, whose answers bound the median from above alone."""
-    hours = {"epsilon": 2.0, "range": [0, 80], "unit": "hours", "values": values}
+    hours = {"epsilon": 2.0, "range": [0, 80], "unit": "hours", "value_kind": values}
     return answered(path, lambda rng, length: np.round(rng.gamma(2.0, 2.0, length)), 400, 25, 3, **hours)
 
 
@@ -54,7 +54,7 @@ def test_the_final_interval_is_the_one_for_the_end_that_was_fixed(tmp_path: Path
     """The same answers, with an end that was fixed beforehand and without one."""
 
     def shown(name: str, **changes: Any) -> dict[str, Any]:
-        return answered(tmp_path / name, salaries, values=values, **changes)[1]
+        return answered(tmp_path / name, salaries, value_kind=values, **changes)[1]
 
     goes_on, ended = shown("open.db"), shown("ended.db", end_answers=PEOPLE)
     assert goes_on["final"] is None

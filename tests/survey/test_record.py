@@ -40,6 +40,10 @@ from tests.survey.kit import Clock, make_study, make_survey, visitors
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
 
 
+def status(*words: object) -> Result:
+    return CliRunner().invoke(main, ["status", *map(str, words)])
+
+
 def privatile(*words: object) -> Result:
     return CliRunner().invoke(main, ["survey", *map(str, words)])
 
@@ -74,15 +78,15 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> SurveyFolder:
 
 
 def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
-    text = privatile("status", closed.path).output
+    text = status(closed.path).output
     assert "closed" in text
     assert "300 counted" in text
     assert "1 late" in text
     assert "plant, weight 0.6678" in text
     assert "the mixture of 2 strata" in text, "what is a client elsewhere"
     notes = [line[13:] for line in text.splitlines() if line.startswith("note ")]
-    assert notes == json.loads(privatile("status", closed.path, "--json").output)["caveats"] != []
-    facts = json.loads(privatile("status", closed.path, "--json").output)
+    assert notes == json.loads(status(closed.path, "--json").output)["caveats"] != []
+    facts = json.loads(status(closed.path, "--json").output)
     assert [one["spent"] for one in facts["strata"]] == [100, 201]
     low, high = facts["interval"]
     assert low < 4000 < high
@@ -256,7 +260,7 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
         (["--codes", 3, "--stratum", "a=3"], "--codes N, or --stratum NAME=N"),
         (["--stratum", "a"], "NAME=NUMBER OF CODES"),
         (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
-        (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
+        (["--stratum", "a=3", "--stratum-weight", "b=1"], "which is no stratum"),
         (["--codes", 3, "--end-date", "2020-01-01"], "which is past"),
         (["--codes", 3, "--end-answers", 4], "at most the number of codes, 3; got 4"),
         (["--codes", 3, "--language", "es"], "the page does not speak 'es'. It speaks en, de, fr."),
@@ -306,7 +310,7 @@ def test_an_edited_study_is_another_study(closed: SurveyFolder, tmp_path: Path) 
         (tmp_path / name).write_bytes((closed.path / name).read_bytes())
     text = other.study_file.read_text(encoding="utf-8")
     other.study_file.write_text(text.replace("epsilon = 2.0", "epsilon = 1.0"), encoding="utf-8")
-    refused = privatile("status", tmp_path)
+    refused = status(tmp_path)
     assert refused.exit_code == 2
     assert "the study was edited" in refused.output
 

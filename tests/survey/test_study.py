@@ -44,7 +44,7 @@ def test_every_public_fact_is_in_the_digest() -> None:
     study = make_study()
     changes: dict[str, Any] = {
         "title": "x", "value": "x", "unit": "x", "epsilon": 0.5, "range": [0, 9], "level": 0.9, "scale": "identity",
-        "confidence_level": 0.9, "values": "whole", "asked_by": "x", "round_answers": 9, "round_seconds": 9.0,
+        "confidence_level": 0.9, "value_kind": "whole", "asked_by": "x", "round_answers": 9, "round_seconds": 9.0,
         "grace": 9.0, "end_date": "2030-01-01", "end_answers": 9, "end_width": 9.0, "languages": ["de"],
         "page_sha256": "0" * 64, "strata": {"all": {"codes": 9}}, "survey": "0" * 12, "address": "https://x.example/",
     }  # fmt: skip

@@ -111,7 +111,7 @@ class _Leaderless:
     def refusal(self, path: Path) -> str:
         text = (
             f"{path}: this study has no coordinator, so nobody serves or joins it, and nobody decides alone. Each "
-            "organization enrolls with `privatile peer enroll INVITATION DIR --client NAME`, and takes part with "
+            "organization enrolls with `privatile peer enroll INVITATION DIR --as-client NAME`, and takes part with "
             "`privatile peer run DIR`. See `privatile peer --help`."
         )
         if (path / PEER_FILE).is_file():

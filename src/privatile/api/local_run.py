@@ -95,7 +95,7 @@ def specification(options: Options, parts: list[Part], *, simulated: bool) -> Ru
     for part in parts:
         sizes[part.holder] = sizes.get(part.holder, 0.0) + part.size
     options.check_clients(list(sizes))
-    weights = options.client_weights(sizes)
+    weights = options.weights_of(sizes)
     shares = [weights[part.holder] * (part.size / sizes[part.holder]) for part in parts]
     total = math.fsum(shares)
     own = options.q if isinstance(options.q, Mapping) else None
@@ -166,7 +166,10 @@ def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -
 
 log = logging.getLogger("privatile.client")
 
-UNDECLARED = "Leave out --values continuous (values=), or declare --values whole or step=NUMBER if all are multiples."
+UNDECLARED = (
+    "Leave out --value-kind continuous (value_kind=), or declare --value-kind whole or step=NUMBER if all are "
+    "multiples."
+)
 
 Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
@@ -264,7 +267,7 @@ class LocalRun:
                 f"leave it out with leave_out={client!r}, or merge it with another: both change whose quantile it is."
             )
             one_rule = not any(isinstance(given, Mapping) for given in (options.epsilon, options.q))
-            if options.client is not None and options.weights == "size" and one_rule:
+            if options.client is not None and options.client_weights == "size" and one_rule:
                 same = f"without client={options.client!r} all records are one client's, and the quantile is the same."
                 cures = f"{same} Or {cures}"
             raise ClientTooSmall(error.fact, client, cures[0].upper() + cures[1:]) from None
@@ -334,7 +337,7 @@ class LocalRun:
         if store.spec.questions.digest != self.spec.questions.digest:
             raise StoreError(
                 f"{path} holds another run (other options or clients). Name another file with save=PATH. Only to "
-                "see its run with other declared values: privatile report FILE --values KIND, which asks no one."
+                "see its run with other declared values: privatile report FILE --value-kind KIND, which asks no one."
             )
         if store.finished is None:
             self._check_past(store)

@@ -50,7 +50,8 @@ NEXT = """
 Next, from this table or from yours (one row per person), as a page:
 
   privatile estimate salaries.csv --value salary --client region --q 0.5 \\
-      --epsilon 1 --range 1000 1000000 --log --ledger trial.db --save run.db
+      --epsilon 1 --range 1000 1000000 --scale log \\
+      --ledger trial.db --save run.db
   privatile report run.db
 
 --range is where the median can lie, from what you know beforehand; --client may

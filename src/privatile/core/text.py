@@ -180,10 +180,29 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
+    "--log": "Use --scale, with the value log.",
+    "--values": "Use --value-kind.",
+    "--weights": "Use --client-weights.",
+    "watch": "Use `privatile status RUN --follow`; for `watch --once`, leave out --follow; for `watch --once --json`, "
+    "use `privatile report RUN --json`.",
+    "federation status": "Use `privatile status FOLDER`.",
+    "survey status": "Use `privatile status FOLDER`.",
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
+    "federation add --weight": "Use --client-weight.",
+    "federation derive --weight": "Use --client-weights.",
+    "federation init --client": "Use --add-client.",
+    "federation init --weight": "Use --client-weights.",
+    "peer enroll --client": "Use --as-client.",
+    "plan --client": "Use --add-client.",
+    "study": "Use `privatile simulate`.",
+    "survey init --weight": "Use --stratum-weight.",
 }
-"""Command, or command and option, as it was typed -> what replaces it. An option stands for its keyword and its field
-in a TOML file, too. `docs/upgrades.md` shows this table."""
+"""Command, or command and option, as it was typed; or an option of every command -> what replaces it. An option stands
+for its keyword and its field in a TOML file, too. `docs/upgrades.md` shows this table."""
+
+
+READS_EARLIER_FORMATS = "d3633e0a"
+"""The commit of this repository that reads the formats that came before those of today."""
 
 
 def removed(command: str, name: str = "") -> str:
@@ -193,9 +212,15 @@ def removed(command: str, name: str = "") -> str:
     'overall_share is gone. Run `privatile estimate` once more without --by, with --spend-again (ε adds up).'
     >>> removed("estimate", "epsilon")
     ''
+    >>> removed("plan", "values"), removed("plan", "--values")
+    ('values is gone. Use value_kind.', '--values is gone. Use --value-kind.')
     """
-    key = f"{command} --{name.lstrip('-').replace('_', '-')}" if name else command
-    return f"{name or command} is gone. {REMOVED[key]}" if key in REMOVED else ""
+    option = f"--{name.lstrip('-').replace('_', '-')}"
+    keys = (f"{command} {option}", option) if name else (command,)
+    instead = next((REMOVED[key] for key in keys if key in REMOVED), "")
+    if name and name != option and instead.startswith("Use "):
+        instead = re.sub(r"--([\w-]+)", lambda found: found[1].replace("-", "_"), instead)
+    return f"{name or command} is gone. {instead}" if instead else ""
 
 
 def meant(given: str, known: Collection[str]) -> str | None:

@@ -74,7 +74,7 @@ class RunPlan:
             "wanted": self.wanted,
             **{name: facts[name] for name in (*kept, "expected_intervals", "cures")},
             "caveats": [caveat for caveat in facts["caveats"] if caveat["severity"] != "standing"],
-            "values": spec.values,
+            "value_kind": spec.value_kind,
             "units": None if self.preview.guess is None else self.preview.guess.words,
             "target_width": self.target_width,
             "needs": [need._asdict() for need in self.needs],
@@ -130,7 +130,7 @@ class RunPlan:
         if need.method == "any-shape":
             holds = f"an interval that holds {need.condition}"
         else:
-            holds = f"{need.condition} (--values continuous)"
+            holds = f"{need.condition} (--value-kind continuous)"
         people = "more people than one client may have"
         if need.people is not None and need.times_the_people is not None:
             people = f"about {_rounded_up(need.people)} people"
@@ -177,7 +177,7 @@ def plan_run(
     confidence_level: float = 0.95,
     simultaneous: bool = False,
     rounds: int | None = None,
-    values: str = "any",
+    value_kind: str = "any",
     guess: Guess | None = None,
 ) -> RunPlan:
     """What these clients give, and what a `width` would take. Levels share the people; weights may have any sum.
@@ -189,7 +189,7 @@ def plan_run(
 
     >>> coin = RandomizedResponse.from_epsilon(1.0)
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
-    >>> [round(plan_run([0.5], clients, values=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
+    >>> [round(plan_run([0.5], clients, value_kind=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
     [0.062, 0.0207]
     >>> plan_run([0.5], clients, wanted="people", width=0.06).people
     53270
@@ -218,7 +218,7 @@ def plan_run(
         confidence_level=confidence_level,
         simultaneous=simultaneous,
         rounds=rounds,
-        values=values,
+        value_kind=value_kind,
     )
     needs: tuple[Need, ...] = ()
     if width is not None:
@@ -232,11 +232,11 @@ def plan_run(
 
 def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
     """Of the first interval, then of the other. Each is that of a run that is asked for it."""
-    declared = parse_values(spec.values)
-    any_shape = _need(replace(spec, values="any", design="auto"), "any-shape", target, guess, wanted)
+    declared = parse_values(spec.value_kind)
+    any_shape = _need(replace(spec, value_kind="any", design="auto"), "any-shape", target, guess, wanted)
     if declared.step is not None:
         return (any_shape,)
-    smooth = _need(replace(spec, values="continuous", design="auto"), "smooth", target, guess, wanted)
+    smooth = _need(replace(spec, value_kind="continuous", design="auto"), "smooth", target, guess, wanted)
     return (smooth, any_shape) if declared.continuous else (any_shape, smooth)
 
 

@@ -185,7 +185,7 @@ class Preview:
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
             lines += [] if within is None else [f"- {within.text}"]
-        if spec.values == "any" and not all(math.isnan(width) for width in self.rank_widths):
+        if spec.value_kind == "any" and not all(math.isnan(width) for width in self.rank_widths):
             lines.append(HEAPS)
         lines += self.in_units()
         return [*lines, *(line for _, line in self.warnings()), *self.cures_table()]
@@ -208,7 +208,7 @@ class Preview:
         rest = f" --rounds {spec.rounds or self.rounds[0]}" if spec.rounds is not None or fewer else ""
         rest += "" if spec.confidence_level == 0.95 else f" --confidence-level {spec.confidence_level:g}"
         rest += " --simultaneous" if spec.simultaneous else ""
-        rest += "" if spec.values == "any" else f" --values {spec.values}"
+        rest += "" if spec.value_kind == "any" else f" --value-kind {spec.value_kind}"
         command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g}{rest} --spread UNITS"
         return [f"In units, where the middle half of the people lies within UNITS: {command}"]
 
@@ -269,7 +269,7 @@ def _cures(spec: RunSpec) -> Iterator[Cure]:
     if spec.weighting != "size" and spec.survey is None:
         total = sum(client.records for client in clients)
         by_size = [replace(client, weight=client.records / total) for client in clients]
-        yield from _worth_it(costly, "--weights size", clients, by_size)
+        yield from _worth_it(costly, "--client-weights size", clients, by_size)
     others = [client for client in clients if client.held_by != costly]
     share = math.fsum(client.weight for client in others)
     left = [replace(client, weight=client.weight / share) for client in others]

@@ -190,7 +190,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
         size = wide(width.width)
     size = f"would be about {size}, from the {low:.4f} to the {high:.4f} quantile"
     if width.method == "smooth":
-        return f"{CONDITIONS['smooth'].capitalize()} (--values continuous), the {percent} interval {size}."
+        return f"{CONDITIONS['smooth'].capitalize()} (--value-kind continuous), the {percent} interval {size}."
     name = f"self-normalised {percent}" if width.method == "self-normalized" else percent
     return f"The {name} interval{holds} {size}."
 

@@ -22,7 +22,7 @@ OTHER_BUILD = 1e-3
 
 SETTINGS = {
     "rounds", "records", "level", "confidence_level", "epsilon", "run", "target", "design", "mode", "simulated",
-    "values", "column", "range", "scale", "simultaneous", "missing", "date", "method", "condition",
+    "value_kind", "column", "range", "scale", "simultaneous", "missing", "date", "method", "condition",
     "anytime_condition", "caveats", "contradicted", "reliable",
 }  # fmt: skip
 CLIENT_SETTINGS = {"name", "records", "asked", "epsilon", "truth_rate", "weight", "level"}

@@ -12,16 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from privatile import __version__
-from privatile.core.text import canonical_json, short
+from privatile.core.text import READS_EARLIER_FORMATS, canonical_json, short
 from privatile.errors import InputError
 from privatile.records.keys import KeyPair, verify
 from privatile.run.files import read_json, replace_file
 
 FORMAT = 4
 """Of records. 4: numbers and codes without wording; `signatures.signer`."""
-
-READS_OLDER = "d3633e0a"
-"""The commit whose program reads format 3."""
 
 SOFTWARE = f"privatile {__version__}"
 
@@ -63,7 +60,7 @@ def read_record(path: Path) -> dict[str, Any]:
     if type(found) is int and found != FORMAT:
         raise InputError(
             f"{path}: is a release record of format {short(found)}; this privatile reads format {FORMAT}. "
-            f"Commit {READS_OLDER} of privatile reads format 3."
+            f"Commit {READS_EARLIER_FORMATS} of privatile reads format 3."
         )
     if found != FORMAT:
         raise InputError(f"{path}: is not {what}.")

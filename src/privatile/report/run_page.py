@@ -202,7 +202,7 @@ def data_and_options(view: RunView) -> dict[str, str]:
         ("ε", " to ".join(dict.fromkeys(epsilon_text(end) for end in (epsilons[0], epsilons[-1])))),
         ("unit of privacy", "person" if spec.person else "record"),
         (f"weights of the {parts_of(spec.weighting).many}", "given" if spec.weighting == STRATA else spec.weighting),
-        ("values declared", spec.values),
+        ("values declared", spec.value_kind),
         ("interval asked for", spec.interval),
         ("confidence", percent_text(spec.confidence_level) + (", for all levels at once" if spec.joint > 1 else "")),
         ("target", TARGETS[spec.target]),

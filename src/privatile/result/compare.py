@@ -91,7 +91,7 @@ class Comparison(AsDocument):
     @property
     def step(self) -> float | None:
         """The step of the grid that was declared for both, and left values of both: differences are multiples of it."""
-        steps = {parse_values(one.values).step for one in (self.first, self.second) if one.grid_values}
+        steps = {parse_values(one.value_kind).step for one in (self.first, self.second) if one.grid_values}
         both = bool(self.first.grid_values and self.second.grid_values) and len(steps) == 1
         return steps.pop() if both else None
 

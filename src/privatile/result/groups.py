@@ -130,7 +130,7 @@ class GroupResults(AsDocument):
         """What a reader must know to read the table."""
         found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
         results = [result for _, result in self.results]
-        grids = dict.fromkeys(parse_values(result.values).grid_in_words for result in results)
+        grids = dict.fromkeys(parse_values(result.value_kind).grid_in_words for result in results)
         found += [
             f"Declared: every value is {grid}. So is every estimate, and an interval is the values from its first to "
             "its last, both included."

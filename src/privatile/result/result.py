@@ -102,7 +102,7 @@ class QuantileResult(AsDocument):
     """The other reading of the same answers; none where there is none, or the answers contradict it."""
     contradiction: str = ""
     """In words, what in the answers contradicts a smooth distribution or the declared grid; else empty."""
-    values: str = "any"
+    value_kind: str = "any"
     """What was declared about the values."""
     grid_values: tuple[float, ...] | None = None
     """Where a grid was declared: the values of it that the interval leaves; none where they are too many."""

@@ -384,7 +384,7 @@ def _interval(result: "QuantileResult", interval: tuple[float, float], code: Con
     ends, drawn, condition = rounded, (low, high), CONDITIONS[code] if code else ""
     shown_code: Condition | Literal["grid", ""] = code or ""
     if result.grid_values and (interval == result.confidence_interval or result.valid_at_every_look):
-        declared = parse_values(result.values)
+        declared = parse_values(result.value_kind)
         grid = Grid(declared.step or 1.0)
         first, last = grid.ends(*grid.inside(low, high, *limits))
         if math.isfinite(last - first):
@@ -552,7 +552,7 @@ def _interval_rows(result: "QuantileResult", shown: Shown) -> list[Row]:
         Row("condition", "it holds", condition, condition),
         Row("other_interval", f"other {name}", facts, text),
         Row("contradiction", "beside it", result.contradiction, result.contradiction),
-        Row("values", "values declared", result.values, result.values),
+        Row("value_kind", "values declared", result.value_kind, result.value_kind),
     ]
 
 
@@ -571,12 +571,12 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
         "grid_values": not result.grid_values,
         "other_interval": result.other is None,
         "contradiction": not result.contradiction,
-        "values": result.values == "any",
+        "value_kind": result.value_kind == "any",
         "anytime_interval": result.valid_at_every_look,
     }
     hidden |= {key for key, nothing in empty.items() if nothing}
     hidden |= {row.key for row in result.diagnostics if row.value is None}
-    if parse_values(result.values).step is not None and not result.method.startswith("smooth"):
+    if parse_values(result.value_kind).step is not None and not result.method.startswith("smooth"):
         hidden |= OF_THE_CURVE
     return [row for row in rows_of(result) if row.key not in hidden]
 

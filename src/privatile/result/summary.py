@@ -122,11 +122,11 @@ def chosen_later(asked: ReportSettings, now: ReportSettings) -> Caveat | None:
     """The caveat where what is declared, or which interval stands first, is not what was asked; else none."""
     changes = [
         f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
-        for name in ("values", "interval")
+        for name in ("value_kind", "interval")
         if getattr(asked, name) != getattr(now, name)
     ]
     # Without a declaration the any-shape interval stands first anyway.
-    same = now.interval == "any-shape" and asked.interval == "default" and asked.values == now.values == "any"
+    same = now.interval == "any-shape" and asked.interval == "default" and asked.value_kind == now.value_kind == "any"
     if not changes or same:
         return None
     return caveat("chosen-later", changes=" and ".join(changes))
@@ -178,7 +178,7 @@ def both_readings(
             )
         )
     if any_shape:
-        values, off_grid = grid_values(settings.values, interval, scale)
+        values, off_grid = grid_values(settings.value_kind, interval, scale)
         if off_grid:
             contradiction = off_grid
             found.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
@@ -326,7 +326,7 @@ def _with_ends(
         return result
     low, high = interval
     inside = min(max(result.estimate, low), high)
-    values, off_grid = grid_values(result.values, interval, result.scale) if result.grid_values else (None, "")
+    values, off_grid = grid_values(result.value_kind, interval, result.scale) if result.grid_values else (None, "")
     # Ends may come from another level.
     whence = Row(
         "order",
@@ -481,7 +481,7 @@ def summarize(
         condition=both.condition,
         other=both.other,
         contradiction=both.contradiction,
-        values=settings.values,
+        value_kind=settings.value_kind,
         grid_values=both.grid_values,
         missing=settings.missing,
         column=settings.value,

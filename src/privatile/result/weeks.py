@@ -62,7 +62,7 @@ def _may_have_weeks(result: QuantileResult, *, moved: bool) -> bool:
     answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
     time, and says nothing against the weeks, each of which has its own.
     """
-    return result.located and (moved or not result.contradiction) and parse_values(result.values).may_be_smooth
+    return result.located and (moved or not result.contradiction) and parse_values(result.value_kind).may_be_smooth
 
 
 def _weekly(

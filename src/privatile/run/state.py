@@ -1,6 +1,6 @@
 """What state a run is in and what is wrong with it now, read from its file.
 
-One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
+One rule for `/health`, `status`, `check`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
 `paused`, `no news` (no process is known, and no round came for a while) or `running`. What can be wrong:
 
     quarantined   a client's answers do not count until the organizer decides
@@ -77,6 +77,16 @@ class Alarm(NamedTuple):
         return f"waiting for {self.client}" if self.kind == "waiting" else ": ".join(filter(None, self[:2]))
 
 
+class Event(NamedTuple):
+    """Something that happened."""
+
+    at: float
+    kind: str
+    client: str | None
+    round: int | None
+    text: str
+
+
 class Badge(NamedTuple):
     """A run's state in a word and in a few."""
 
@@ -125,6 +135,12 @@ def read_state(store: RunStore, levels: Sequence[LevelState], *, now: float | No
         word = run_state(store, alarms, alive=alive, now=now)
         quarantined = dict(store.query("SELECT client, reason FROM quarantined"))
         return RunState(word, alarms, alive, silent, quarantined, dict(store.query("SELECT client, at FROM heard")))
+
+
+def last_events(store: RunStore, most: int = 1_000_000) -> tuple[Event, ...]:
+    """The last events of a run, oldest first."""
+    rows = store.query("SELECT at, kind, client, round, text FROM events ORDER BY rowid DESC LIMIT ?", (most,))
+    return tuple(Event(*row) for row in reversed(rows))
 
 
 def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:

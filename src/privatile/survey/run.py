@@ -35,7 +35,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
         design="open",
         confidence_level=study.confidence_level,
         weighting=STRATA,
-        values=study.values,
+        value_kind=study.value_kind,
         missing="fail",  # a person without a number sends nothing
         until_width=study.end_width or None,
         end=end,

@@ -43,7 +43,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
         "value": study.value,
         "unit": study.unit,
         "range": list(study.range),
-        "step": parse_values(study.values).step,
+        "step": parse_values(study.value_kind).step,
         "scale": study.scale,
         "level": study.level,
         "threshold": str(study.mechanism.threshold),
@@ -97,10 +97,8 @@ def _as_shown(shown: Shown, interval: ShownInterval | None, final: ShownInterval
 def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
     """The result in the few facts that fit on a page; the record and the run's file have all of it."""
     if result is None:
-        nothing: dict[str, Any] = dict.fromkeys(
-            ("estimate", "interval", "condition", "final", "shown", "sentence", "drift")
-        )
-        return {**nothing, "caveats": [], "liars": [], "series": [], "change": None}
+        nothing = ("estimate", "interval", "condition", "final", "shown", "sentence", "drift", "change")
+        return {**dict.fromkeys(nothing), "caveats": [], "liars": [], "series": []}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
     shown = result.shown
     always = result.valid_at_every_look

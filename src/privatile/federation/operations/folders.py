@@ -117,7 +117,7 @@ def _weights(
             raise InputError("weights are either stated one by one or kept in proportion, not both.")
         return shares
     if set(stated) != set(left):
-        shown = " ".join(f"--weight {name}={shares[name]:.6g}" for name in left)
+        shown = " ".join(f"--client-weights {name}={shares[name]:.6g}" for name in left)
         raise InputError(
             "the weights decide which mixture is estimated, and without a client it is another one: state the weight "
             f"of every client that is left, {', '.join(left)}. The old proportions (--proportional) would be {shown}."

@@ -245,7 +245,7 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
         if not study.weighs_by_size:
             raise InputError(
                 "the study's weights are not those of its clients' numbers of records: state the new client's weight "
-                "(--weight NUMBER, a share of 1; the others share the rest)."
+                "(--client-weight NUMBER, a share of 1; the others share the rest)."
             )
         weight = records / (records + sum(agreement.records for agreement in study.clients.values()))
     if not 0.0 < weight < 1.0:

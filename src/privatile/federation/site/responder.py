@@ -134,7 +134,7 @@ def tell_of_heaps(study: FederationStudy, client: str, column: ShuffledColumn) -
     The other sites are taken to hold values alike.
     """
     if study.spec.declared.continuous and has_heaps([(column, 1.0)], study.error_in_rank):
-        log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with values = "any".')
+        log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with value_kind = "any".')
 
 
 def open_responder(

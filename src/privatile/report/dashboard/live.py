@@ -230,7 +230,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
         "values_left": told.values_left,
         "undeclared": told.undeclared,
-        "declared": parse_values(result.values).grid_in_words,
+        "declared": parse_values(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
