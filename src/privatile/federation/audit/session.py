@@ -27,7 +27,7 @@ from privatile.federation.setup.invitation import read_enrolment, read_invitatio
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
-from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
+from privatile.federation.wire import LARGEST_ANSWER, Hello, RoundAnswers, RoundQuestions, Welcome, read_message
 from privatile.run.files import replace_file
 
 FILE = "data.csv"
@@ -153,7 +153,7 @@ class Session:
         self._answers = {name: loop.create_future() for name in questions}
         waiting = set(self._answers.values())
         until = loop.time() + patience
-        await self.port.ask(AskMessage.of(self._study.digest, questions).pack(self._key))
+        await self.port.ask(RoundQuestions.of(self._study.digest, questions).pack(self._key))
         # A client that has ended will not answer: no need to wait for it.
         while waiting and loop.time() < until and all(self.clients[name].runs for name in questions):
             _, waiting = await asyncio.wait(waiting, timeout=0.25)
@@ -166,7 +166,7 @@ class Session:
         with contextlib.suppress(PrivatileError):
             message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
             waiting, asked = self._answers.get(client), self._asked.get(client, ())
-            if isinstance(message, AnswerMessage) and waiting is not None and not waiting.done():
+            if isinstance(message, RoundAnswers) and waiting is not None and not waiting.done():
                 waiting.set_result(tuple(one.ones for one in message.answers_to(asked, open_ended=False)))
 
     async def _on_hello(self, client: str, payload: bytes) -> None:

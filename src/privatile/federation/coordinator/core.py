@@ -18,7 +18,7 @@ from privatile.federation.coordinator.intake import OTHER_VERSION, TWO_HOLDERS, 
 from privatile.federation.coordinator.journal import Journal, PendingNotes
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progress, facts
 from privatile.federation.study import FederationStudy, shared_out
-from privatile.federation.wire import AskMessage, Notice, State
+from privatile.federation.wire import Notice, RoundQuestions, State
 from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator, Track
 from privatile.run.rounds import (
@@ -123,7 +123,7 @@ class CoordinatorCore:
         if not self.intake.is_open and (questions := self._questions()):
             self.intake.open(questions)
             self._opened = now
-            self.asked = AskMessage.of(self.study.digest, questions).pack(self._key)
+            self.asked = RoundQuestions.of(self.study.digest, questions).pack(self._key)
         return self.asked if self.intake.is_open else b""
 
     def _questions(self) -> dict[str, tuple[Question, ...]]:
