@@ -1,9 +1,4 @@
-"""The auditor as coordinator of real client processes: a study, planted files, questions and a kill.
-
-The audited program as a process: its folder, its environment, its output.
-
-The auditor as coordinator of one or more client processes: a study, planted files, questions and counts.
-"""
+"""The auditor as coordinator of real client processes: a study, planted files, questions, counts and a kill."""
 
 import asyncio
 import contextlib
@@ -51,12 +46,6 @@ def alone() -> tuple[str, ...]:
     return ()
 
 
-def data_arguments(folder: Path, column: str, *, people: bool) -> list[str]:
-    """The arguments that name the planted file, its column, and the column of people where the client is told so."""
-    found = ["--source", str(folder / FILE), "--value", column]
-    return [*found, "--person", PERSON] if people else found
-
-
 def start_process(folder: Path, command: Sequence[str]) -> Running:
     """Start a process, with what a process needs to start and nothing else of this one's environment."""
     home = folder / "home"
@@ -67,12 +56,7 @@ def start_process(folder: Path, command: Sequence[str]) -> Running:
     environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
     with (folder / "output.log").open("ab") as file:
         return subprocess.Popen(
-            [*alone(), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            cwd=home,
-            env=environment,
+            [*alone(), *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=home, env=environment
         )
 
 
@@ -99,7 +83,8 @@ class Client:
     def start(self) -> None:
         """Start the process."""
         arguments = [str(self.invitation), "--site", str(self.folder), "--yes", "--verbose"]
-        arguments += data_arguments(self.folder, self.column, people=self.people)
+        arguments += ["--source", str(self.folder / FILE), "--value", self.column]
+        arguments += ["--person", PERSON] if self.people else []
         self.process = start_process(self.folder, [*self.command, *arguments])
 
     def end(self) -> None:
