@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from privatile.errors import StoreError
 from privatile.report.survey_pages import SurveyPages
+from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.survey import intake as intake_module
 from privatile.survey.folder import new_code
@@ -179,7 +180,7 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
         asyncio.run(scene(made, Clock(time.time()), came, request=name == "command"))
         with RunStore.open(made.folder.run_file, read_only=True) as store:
             assert store.why_ended == why == read_status(made.folder).facts["ended"]
-            assert sum(one.answered for one in store.client_totals().values()) == came
+            assert sum(one.answered for one in Coordinator(store).clients.values()) == came
 
 
 @pytest.mark.parametrize(
