@@ -115,7 +115,6 @@ def test_records_of_rounds_without_a_coin_are_asked_later(tmp_path: Path, levels
     assert asked[12] > asked[8]
     assert not verified(federation).failed
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        assert {name: row.asked for name, row in store.client_totals().items()} == Coordinator(store).asked
         assert Coordinator(store).asked["south"] == RECORDS
     assert silence(federation) == [("", "")] * len(levels)  # 4 of 40 client-rounds, and no record is missing
 
@@ -129,7 +128,7 @@ def test_an_answer_lost_after_the_ledgers_commit_is_spent(tmp_path: Path) -> Non
     assert given_back(federation) == []
     assert not verified(federation).failed
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        assert store.client_totals()["south"].answered == RECORDS - missed
+        assert Coordinator(store).clients["south"].answered == RECORDS - missed
     ((code, text),) = silence(federation)
     assert code == ("much-silence" if missed > 0.05 * 2 * RECORDS else "silent")
     told = (
@@ -223,15 +222,13 @@ def test_a_process_killed_between_ledger_and_run_file_asks_nobody_again(tmp_path
     data = {name: np.random.default_rng(k).normal(50.0, 10.0, 600) for k, name in enumerate(("north", "south"))}
     files: dict[str, Any] = {"save": tmp_path / "run.db", "ledger": tmp_path / "ledger.db"}
     with sqlite3.connect(files["ledger"]) as ledger, sqlite3.connect(files["save"]) as run:
-        before = ledger.execute(
-            "SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client"
-        ).fetchall()
+        before = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert len(before) == 2  # on the disk, and its count lost with the process
         assert run.execute("SELECT max(round) FROM rounds").fetchone() == (11,)
     result = privatile.estimate(data, epsilon=1, range=(0, 100), rounds=20, **files)
     assert result.records == 1200
     with sqlite3.connect(files["ledger"]) as ledger:
-        again = ledger.execute("SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
+        again = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert again == before
         for client in data:
             times = np.zeros(600, dtype=int)
