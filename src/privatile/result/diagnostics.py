@@ -11,19 +11,14 @@ Why a run of a design that tunes itself asked what it asked, as far as no row of
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privatile.core.scale import Scale, clip
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.straddle import StraddlePlan, straddle_memory
+from privatile.estimator.straddle import CLOSEST, StraddlePlan, straddle_memory
 from privatile.estimator.tuned import (
     LOCATED,
     PROBE_ERRORS,
@@ -36,13 +31,12 @@ from privatile.estimator.tuned import (
     SUPPORTED,
     AutoPlan,
     information,
-    memory_of,
     supported,
+    tuned_run,
 )
-from privatile.estimator.window import CLOSEST
-from privatile.inference.choice import Evidence, Readings
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
-from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
+from privatile.inference.inference import ANY_SHAPE_METHOD
+from privatile.inference.reading import Reading
 from privatile.inference.series import largest_influences
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import Caveat
@@ -64,18 +58,18 @@ BEYOND_WEIGHT = 1.1
 """How far its share of the variance must exceed its weight: a client that holds most of the records may decide."""
 
 
-def curve_warnings(fit: CurveFit) -> dict[str, NDArray[np.bool_]]:
-    """By the code of the caveat, whether the fit of a run calls for it; for one run and for many at once."""
+def curve_warnings(fit: CurveFit) -> dict[str, bool]:
+    """By the code of the caveat, whether the fit of a run calls for it."""
     return {
         "misfit": fit.suspect,
-        "slope": (fit.slope_error > LARGEST_SLOPE_ERROR) | fit.slope_clipped,
+        "slope": fit.slope_error > LARGEST_SLOPE_ERROR or fit.slope_clipped,
         "curvature": fit.bend_share > UNKNOWN_BEND,
     }
 
 
-def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether the result of a run of design auto warns about its interval; for one run and for many at once."""
-    return reduce(or_, curve_warnings(fit).values(), gave_up | (not supported(have)))
+def warned(have: float, fit: CurveFit, gave_up: bool) -> bool:
+    """Whether the result of a run of design auto warns about its interval."""
+    return gave_up or not supported(have) or any(curve_warnings(fit).values())
 
 
 def diagnose(
@@ -83,24 +77,23 @@ def diagnose(
     plan: Plan,
     state: RoundState,
     trajectory: Trajectory,
-    evidence: Evidence,
-    shown: Inference,
+    reading: Reading,
 ) -> tuple[list[Row], list[Caveat]]:
     """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked.
 
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
-    asked = state.asked if settings.until_width is not None else None
+    asked, shown = state.asked if settings.until_width is not None else None, reading.shown
     grid = not settings.declared.may_be_smooth
     parts = parts_of(settings.weighting)
     first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid, parts=parts)
-    found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
-    if isinstance(plan, OpenPlan) and evidence.straddled is not None:
-        found += _if_people_lie(plan, trajectory, evidence.straddled)
+    found = [first, *_stages(plan, state), *_curve(plan, trajectory, reading), *others]
+    if isinstance(plan, OpenPlan):
+        found += _if_people_lie(plan, trajectory, reading)
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
     # The contradiction of a smooth interval says the same.
-    if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
+    if shown.method.startswith("smooth") and reading.contradiction:
         caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
 
@@ -112,15 +105,17 @@ OUTVOTED = (
 )
 
 
-def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Iterator[Row | Caveat]:
+def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, reading: Reading) -> Iterator[Row | Caveat]:
     """How far a few people who lie could move the rank of the estimate (`inference.influence`).
 
     The estimate is the curve's quantile, for which this holds, unless the any-shape interval excludes it. Its tests
     keep what they have accepted: a few rounds in a row of people who lie can decide it for good, and nothing bounds
     what they have done.
     """
-    center = float(both.fit.center)
-    if both.any_shape.center != clip(plan.scale, center):
+    if reading.fit is None or reading.any_shape is None:
+        return
+    center = reading.fit.center
+    if reading.any_shape.center != clip(plan.scale, center):
         yield Caveat("contradiction", OUTVOTED)
         yield Row("liars", "if people lie", [], "not bounded: the interval contradicts the curve through all answers")
         return
@@ -256,21 +251,21 @@ def three_digits(value: float) -> str:
 def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     """What a design that tunes itself did before its window."""
     if isinstance(plan, StraddlePlan):
-        learned = straddle_memory(state).policy_state
-        searched, spent = int(learned.searched[0]), float(learned.spent[0])
+        learned = straddle_memory(state).run
+        searched, spent = learned.searched, learned.spent
         words = f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile"
         yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
-    tuning = memory_of(state).tuning
-    searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
+    run = tuned_run(state)
+    searched, probed, spent = run.searched, run.probed, run.spent
     words = (
         f"{searched} rounds with {100 * spent:.2g}% of the records to place the quantile, {probed} to probe around it"
     )
     found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
-    if bool(tuning.gave_up[0]):
+    if run.gave_up:
         yield Caveat(
             "not-located",
             "The search for the quantile ended before it had settled: the estimate may be far off. "
@@ -287,22 +282,21 @@ def slope_error_text(slope_error: float) -> str:
     return f"± {100 * slope_error:.0f}%" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
 
 
-def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[Row | Caveat]:
+def _curve(plan: Plan, trajectory: Trajectory, reading: Reading) -> Iterator[Row | Caveat]:
     """What the fitted curve shows."""
-    both = evidence.readings
-    if both is None:
+    fit, smooth = reading.fit, reading.smooth
+    if fit is None or smooth is None:
         return
-    fit, calls_for = both.fit, curve_warnings(both.fit)
-    slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
-    bend, bend_share = float(fit.bend), float(fit.bend_share)
+    calls_for, straddled = curve_warnings(fit), reading.tests is not None
+    slope, slope_error, misfit, bend, bend_share = fit.slope, fit.slope_error, fit.misfit, fit.bend, fit.bend_share
     percent, known = slope_error_text(slope_error), slope_error < UNKNOWN_SLOPE
-    at = plan.scale.slope(both.smooth.center)
+    at = plan.scale.slope(smooth.center)
     density = slope / at if at else math.nan
     reached = slope * float(trajectory.steps.sum())
     facts = {"estimate": density, "relative_error": slope_error}
     rows = (
         Row("density", "density there", facts, f"{density:.3g} per unit {percent}"),
-        *(() if evidence.straddled else (Row("relaxations", "relaxations", reached, f"{reached:.0f}"),)),
+        *(() if straddled else (Row("relaxations", "relaxations", reached, f"{reached:.0f}"),)),
         Row(
             "bend",
             "bend",
@@ -317,7 +311,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         ),
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
-    if calls_for["misfit"] and not both.contradiction:
+    if calls_for["misfit"] and not reading.contradiction:
         yield Caveat(
             "misfit",
             "The answers follow a smooth curve near the quantile less well than most do (1 or 2 in 100 that are "
@@ -336,7 +330,7 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
             f"The distribution bends within the reach of the questions: {100 * bend_share:.0f}% of the squared error "
             f"stems from not knowing how. {STRAIGHTEN[no_log(plan.scale)]} would help.",
         )
-    if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
+    if reached < FEW_RELAXATIONS and not straddled and not isinstance(plan, AutoPlan):
         yield Caveat(
             "relaxations",
             f"The averaged rounds hold {reached:.0f} relaxations only: self-normalised intervals are coarse here. "
@@ -367,7 +361,7 @@ def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Ca
 
 
 def explain(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, reading: Reading
 ) -> tuple[str, ...]:
     """The choices of a run that tunes itself; nothing for other designs, whose tables are fixed.
 
@@ -382,23 +376,23 @@ def explain(
             f"{min(client.records for client in plan.clients)} records, gives about {SHORTEST} a round."
         )
     if isinstance(plan, StraddlePlan):
-        learned = straddle_memory(state).policy_state
+        learned, layout = straddle_memory(state).run, plan.rules.layout
         lines += [
-            _search(plan.policy.located, gave_up=bool(learned.gave_up[0])),
-            f"Window: {CLOSEST:g} to {plan.policy.layout.farthest:g} standard errors of the result below and above the "
-            f"quantile in turn, and every {plan.policy.layout.centre_every}th round at its centre, where an atom would "
-            f"show. The questions were placed {int(learned.window.placed[0])} times.",
+            _search(plan.rules.located, gave_up=learned.gave_up),
+            f"Window: {CLOSEST:g} to {layout.farthest:g} standard errors of the result below and above the quantile in "
+            f"turn, and every {layout.centre_every}th round at its centre, where an atom would show. The questions "
+            f"were placed {learned.window.placed} times.",
         ]
     else:
         lines += [
-            _search(LOCATED, gave_up=bool(memory_of(state).tuning.gave_up[0])),
+            _search(LOCATED, gave_up=tuned_run(state).gave_up),
             *_average(plan, state, trajectory),
         ]
-    if evidence.readings is not None and settings.declared.may_be_smooth:
-        both = evidence.readings
+    if reading.fit is not None and reading.smooth is not None and settings.declared.may_be_smooth:
         lines.append(
-            f"Fit: {100 * both.fit.used:.1f}% of the answers' precision lay near enough to count. The smooth interval "
-            f"is {both.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
+            f"Fit: {100 * reading.fit.used:.1f}% of the answers' precision lay near enough to count. The smooth "
+            f"interval is {reading.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known "
+            "density."
         )
     if isinstance(plan, AutoPlan):
         lines.append(
@@ -415,17 +409,17 @@ def _search(located: float, *, gave_up: bool) -> str:
 
 def _average(plan: AutoPlan, state: RoundState, trajectory: Trajectory) -> Iterator[str]:
     """Where the probes were, and which step the averaged rounds took."""
-    tuning = memory_of(state).tuning
+    run = tuned_run(state)
     yield (
         f"Probes: {100 * PROBE_SHARE:.0f}% of the records, up to {PROBE_REACH:g} local spreads or {PROBE_ERRORS:g} "
         "standard errors from the centre, whichever is nearer; they give slope and bend."
     )
     if len(trajectory.steps):
-        planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
+        planned = plan.rounds - run.searched - run.probed
         capped = RELAXATIONS / planned > STABLE
         # γ·f·T from the rule itself: step times density would fall to either side of a half.
         yield (
             f"Average: the constant step {float(trajectory.steps[0]):.4g} on the working scale, for the believed "
-            f"density {float(tuning.slope[0]):.4g}: {min(RELAXATIONS, STABLE * planned):.0f} relaxations were planned"
+            f"density {run.slope:.4g}: {min(RELAXATIONS, STABLE * planned):.0f} relaxations were planned"
             + (f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}." if capped else ".")
         )
