@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.made_runs import long_run
 
 from privatile.report.run_page import write_run_page
-from privatile.report.view import read_view
+from privatile.run.view import RunView
 
 
 def main(rounds: int) -> None:
@@ -24,7 +24,7 @@ def main(rounds: int) -> None:
         for clients in (3, 30):
             path = long_run(folder / f"run-{clients}.db", rounds=rounds, clients=clients)
             wall, processor = time.perf_counter(), time.process_time()
-            page = write_run_page(read_view(path), folder / "page.html")
+            page = write_run_page(RunView.read(path, drawn=True), folder / "page.html")
             print(
                 f"{rounds:,} rounds, {clients} clients: {time.perf_counter() - wall:.2f} s "
                 f"({time.process_time() - processor:.2f} s of processor), {page.stat().st_size / 1000:.0f} kB"

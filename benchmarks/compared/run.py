@@ -191,7 +191,7 @@ def seconds_of_estimate(setting: Setting, clients: Floats, values: str) -> float
         epsilon=setting.epsilon,
         range=(setting.low, setting.high),
         scale="log",
-        values=values,
+        value_kind=values,
         simulate=True,
         rng=1,
     )

@@ -27,7 +27,7 @@ from studies.coverage.rows import read_rows, write_rows
 
 HERE = Path(__file__).parent
 OPTIONS = {
-    "salary": ("--range", "1000", "1000000", "--log"),
+    "salary": ("--range", "1000", "1000000", "--scale", "log"),
     "age": ("--range", "0", "120"),
     "hours_worked": ("--range", "0", "100"),
 }

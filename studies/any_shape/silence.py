@@ -81,7 +81,7 @@ def runs_of(family: str, information: float, values: str, silence: Silence, seed
     """Rows of one block: smooth covers, width, error; any-shape covers, width."""
     cell = make_cell(family, 10, 0.5, 0.5, information)
     plan = cell.plan if values == "continuous" else cell.straddle_plan
-    settings = ReportSettings("simulated values", (cell.level,), values=values)
+    settings = ReportSettings("simulated values", (cell.level,), value_kind=values)
     place = [seed, block, FAMILIES.index(family), len(values), int(1e3 * silence.share), int(1e3 * silence.spell)]
     rng = np.random.default_rng(
         [*place, int(silence.asked_later), *([] if information == 4000 else [int(information)])]

@@ -53,7 +53,7 @@ class Stopped(NamedTuple):
 def looks(cell: AutoCell, values: str, rng: np.random.Generator, every: int) -> Iterator[Reading]:
     """What one run says at its looks, the last of them at its end."""
     plan: Plan = cell.plan if values == "continuous" else cell.straddle_plan
-    settings = ReportSettings("simulated values", (cell.level,), values=values, until_width=1.0)
+    settings = ReportSettings("simulated values", (cell.level,), value_kind=values, until_width=1.0)
     state, trajectory = begin(plan), Trajectory()
     while (ask := plan.ask(state)) is not None:
         counts = [

@@ -22,11 +22,11 @@ from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy, StreamConfig
 from privatile_leaderless.replica import Replica
 
-from privatile.core.messages import Answer
-from privatile.federation.keys import KeyPair, verify
+from privatile.core.messages import Answer, Position, Question
 from privatile.federation.setup.broker import find_binary, free_port
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, Link, Signed, question_digest
+from privatile.federation.wire import AnswerMessage, Signed
+from privatile.records.keys import KeyPair, verify
 
 SERVERS, MESSAGES, READERS = 3, 2000, 5
 
@@ -67,12 +67,8 @@ def applied_entry(peers: int = 20, rounds: int = 20) -> float:
         if writer.asked is not None:
             questions = {name: writer.asked.questions(name) for name in writer.missing}
             for name, asked in questions.items():
-                ones = [Answer(one.run, one.round, name, one.level, one.length // 2) for one in asked]
-                link = Link(asked[0].round, "2" * 32)
-                write(
-                    writer.answer(AnswerMessage.of(study.digest, question_digest(study.digest, asked), ones, link)),
-                    name,
-                )
+                answers = [Answer(one, name, one.length // 2, Position(one.round, b"2" * 16)) for one in asked]
+                write(writer.answer(AnswerMessage.of(study.digest, answers)), name)
         elif writer.ended:
             for name in keys:
                 write(writer.final(name), name)
@@ -152,7 +148,8 @@ async def through_cluster(ports: list[int], processes: list[int], payload: bytes
 def main() -> None:
     """Measure and print."""
     key = KeyPair.generate()
-    answer = AnswerMessage.of("0" * 64, "1" * 64, [Answer("r" * 29, 7, "north", 0.5, 512)], Link(7, "2" * 32))
+    asked = Question("r" * 29, 7, 0.5, 50.0, 1024)
+    answer = AnswerMessage.of("0" * 64, [Answer(asked, "north", 512, Position(7, b"2" * 16))])
     payload = answer.pack(key)
     body, _, tail = payload.rpartition(b"\n")
     signature = base64.b64decode(tail)

@@ -142,7 +142,7 @@ def survey_run(cell: Cell, rng: np.random.Generator) -> tuple[QuantileResult, Ru
         q=cell.level,
         epsilon=cell.epsilon,
         range=(0.0, 100.0),
-        values=cell.values,
+        value_kind=cell.values,
     )
     source = open_source(table, value="x", client=options.client, weight=options.weight)
     columns = shuffle(source, Ledger.in_memory(master=rng.bytes(32)), classes=ClassRule())

@@ -126,17 +126,19 @@ def test_a_run_read_in_another_way_is_the_same_run(tmp_path: Path) -> None:
     assert low <= first_low < first_high <= high
     assert high - low > first_high - first_low
     # Neither does a grid, nor the other one of its two intervals; values to be asked as continuous ones do.
-    whole = privatile.estimate(data, values="whole", **options)
+    whole = privatile.estimate(data, value_kind="whole", **options)
     assert (whole.run, whole.confidence_interval) == (first.run, first.confidence_interval)
     assert whole.grid_values is not None
     assert 0.0 in whole.grid_values
+    chosen = [{caveat.code for caveat in one.caveats} >= {"chosen-later"} for one in (first, second, whole)]
+    assert chosen == [False, False, True]
     smooth = privatile.estimate(data, interval="smooth", **options)
     assert first.other is not None
     assert (smooth.run, smooth.confidence_interval) == (first.run, first.other.interval)
-    asked = privatile.estimate(data, values="continuous", design="straddle", **options)
+    asked = privatile.estimate(data, value_kind="continuous", design="straddle", **options)
     assert (asked.run, asked.confidence_interval) == (first.run, first.other.interval)
     with pytest.raises(PrivatileError, match="another run"):
-        privatile.estimate(data, values="continuous", **options)
+        privatile.estimate(data, value_kind="continuous", **options)
     with pytest.raises(PrivatileError, match="another run"):
         privatile.estimate(data, dither=0.5, **options)
 
@@ -209,7 +211,7 @@ def test_giving_up_an_unfinished_run_frees_what_it_had_reserved(tmp_path: Path) 
     first = prepare(records, options)
     with pytest.raises(KeyboardInterrupt):
         first.complete(stop_early)
-    asked = sum(responder.asked() for responder in first._responders)
+    asked = sum(responder.account.state().asked for responder in first._responders)
     assert first.store is not None
     first.store.close()
     first.ledger.close()

@@ -16,10 +16,10 @@ from privatile.api.local_run import prepare
 from privatile.errors import InputError
 from privatile.planning.options import Options
 from privatile.report.groups import figure_of, page_of
+from privatile.result.caveats import Caveat
 from privatile.result.compare import compare, compare_all
 from privatile.result.document import frame
 from privatile.result.groups import GroupOutcome, GroupResults
-from privatile.result.result import Caveat
 from tests.api.test_only import options, table
 from tests.cli.test_estimate import here
 from tests.cli.test_result_json import VALIDATOR
@@ -175,9 +175,9 @@ def test_a_difference_from_what_was_not_located_has_no_number(both: GroupResults
         ),
     )
     alone, together = (compare_all(three, disjoint=True, simultaneous=each) for each in (False, True))
-    rows = {line.name: (line.estimate, line.why, line.is_located) for line in alone.lines()}
+    rows = {line.name: (line.estimate, line.p_value, line.is_located) for line in alone.lines()}
     assert rows["near − north"][0] == "0.002" == together.lines()[0].estimate
-    assert rows["near − west"] == rows["north − west"] == ("–", "–", False)
+    assert rows["near − west"] == rows["north − west"] == ("", "–", False)
     assert "west: not located. Differences from it are not to be relied on." in alone.notes()
     assert "0.002" in compare(near, north, disjoint=True).to_text()
     (one,) = (compare_all(replace(three, groups=three.groups[:2]), disjoint=True, simultaneous=True),)

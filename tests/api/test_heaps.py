@@ -19,7 +19,7 @@ OPTIONS: dict[str, Any] = {"epsilon": 1.0, "range": (0, 120), "rounds": 40}
 
 
 def estimated(data: object, path: Path | None = None, **options: Any) -> Any:
-    stated = {**OPTIONS, "values": "continuous", "simulate": True, "rng": 1, **options}
+    stated = {**OPTIONS, "value_kind": "continuous", "simulate": True, "rng": 1, **options}
     return privatile.estimate(data, save=path, **stated)
 
 
@@ -27,8 +27,8 @@ def estimated(data: object, path: Path | None = None, **options: Any) -> Any:
     ("data", "options", "told"),
     [
         (AGES, {}, True),
-        (AGES, {"values": "any"}, False),
-        (AGES, {"values": "whole"}, False),
+        (AGES, {"value_kind": "any"}, False),
+        (AGES, {"value_kind": "whole"}, False),
         (AGES + np.random.default_rng(2).random(3_000), {}, False),
         ({"north": AGES[:1_500], "south": AGES[1_500:]}, {}, True),
         ({"north": AGES[:100], "south": AGES[100:] + np.random.default_rng(2).random(2_900)}, {}, False),
@@ -87,7 +87,19 @@ def test_no_value_is_told(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.process
 def test_the_command_says_it_on_stderr_before_anyone_is_asked(tmp_path: Path) -> None:
     (tmp_path / "ages.csv").write_text("age\n" + "\n".join(f"{age:g}" for age in AGES) + "\n")
-    command = ("estimate", "ages.csv", "--value", "age", "--epsilon", 1, "--range", 0, 120, "--values", "continuous")
+    command = (
+        "estimate",
+        "ages.csv",
+        "--value",
+        "age",
+        "--epsilon",
+        1,
+        "--range",
+        0,
+        120,
+        "--value-kind",
+        "continuous",
+    )
     shown = privatile_command(tmp_path, *command, "--dry-run", "--json")
     assert TOLD in shown.stderr
     assert TOLD not in shown.stdout

@@ -44,7 +44,7 @@ def test_the_interval_covers_at_every_look_and_narrows(silent: float) -> None:
 
 def test_the_result_says_what_it_is() -> None:
     rng = np.random.default_rng(1)
-    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), values="whole")
+    online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), value_kind="whole")
     with pytest.raises(InputError, match="two averaged rounds"):
         online.result()
     for _ in range(120):
@@ -61,7 +61,12 @@ def test_the_result_says_what_it_is() -> None:
 def test_a_declaration_and_an_end_that_was_fixed_beforehand() -> None:
     """The same answers: declared continuous the interval is narrower, and narrower still at its planned end."""
     results = []
-    for options in ({}, {"values": "continuous"}, {"values": "continuous", "answers": 16_000}, {"answers": 16_000}):
+    for options in (
+        {},
+        {"value_kind": "continuous"},
+        {"value_kind": "continuous", "answers": 16_000},
+        {"answers": 16_000},
+    ):
         rng = np.random.default_rng(1)
         online = OnlineQuantile(q=0.5, epsilon={"a": 2.0, "b": 2.0}, range=(0, 120), **options)
         while online.rounds < 200:
@@ -78,7 +83,7 @@ def test_a_declaration_and_an_end_that_was_fixed_beforehand() -> None:
         OnlineQuantile(q=0.5, epsilon={"a": 2.0}, range=(0, 120), answers=0)
 
 
-@pytest.mark.parametrize("wrong", [{"epsilon": 1.0}, {"epsilon": {"a": 1.0}, "weights": 1.0}, {"epsilon": {}}])
+@pytest.mark.parametrize("wrong", [{"epsilon": 1.0}, {"epsilon": {"a": 1.0}, "client_weights": 1.0}, {"epsilon": {}}])
 def test_clients_that_are_not_named_are_asked_for(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="name"):
         OnlineQuantile(q=0.5, range=(0, 120), **wrong)

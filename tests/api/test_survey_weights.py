@@ -190,7 +190,7 @@ def test_a_client_is_one_line_and_its_classes_are_there_for_programs(tmp_path: P
         assert store.spec.survey.variance < 1.1
         assert {client.holder for client in store.spec.clients} == {"north", "south"}
     assert result.report(tmp_path / "run.html").exists()
-    equal = prepare(table, Options(**options(tmp_path / "b", client="site", weights="equal", only=None)))
+    equal = prepare(table, Options(**options(tmp_path / "b", client="site", client_weights="equal", only=None)))
     weights: dict[str, float] = {}
     for client in equal.spec.clients:
         weights[client.holder] = weights.get(client.holder, 0.0) + client.weight
@@ -219,7 +219,7 @@ def test_the_default_design_asks_an_ordinary_survey() -> None:
 
 def test_precision_weights_and_survey_weights_exclude_each_other() -> None:
     with pytest.raises(InputError, match="exclude each other"):
-        Options(epsilon=1, range=(0, 1), weights="precision", one_distribution=True, weight="w")
+        Options(epsilon=1, range=(0, 1), client_weights="precision", one_distribution=True, weight="w")
 
 
 # -- weights between clients -------------------------------------------------------------------------------------

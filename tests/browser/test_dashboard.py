@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from privatile.report.dashboard.serving import DashboardAddress, listen, run_dashboard
-from privatile.report.view import read_view
 from privatile.result.shown import grid_text
+from privatile.run.view import RunView
 from tests.made_runs import SlowRun, long_run
 
 pytestmark = pytest.mark.browser
@@ -149,8 +149,8 @@ def test_zoom_stays_while_rounds_come_in(watched: Callable[..., Any], tmp_path: 
 
 def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..., Any], tmp_path: Path) -> None:
     """It is valid at every look: no buttons, its condition in words; questions on both sides are in the key."""
-    run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", values="whole", whole=True)
-    (level,) = read_view(run).levels
+    run = long_run(tmp_path / "run.db", rounds=80, stop=70, length=120, design="auto", value_kind="whole", whole=True)
+    (level,) = RunView.read(run, drawn=True).levels
     assert level.result is not None
     with run_dashboard(run) as dashboard:
         seen = watched()
@@ -160,7 +160,7 @@ def test_an_interval_for_every_distribution_needs_no_choice(watched: Callable[..
         assert page.locator("#estimate").inner_text() == f"{level.result.estimate:g}"
         left = grid_text(level.result.grid_values)
         assert page.locator("#interval").inner_text() == f"95% interval {left}, if every value is a whole number"
-        low, high = level.result.rounded_ends(level.result.confidence_interval)
+        low, high = level.result.shown.own.rounded
         assert page.locator("#left-note").inner_text() == f"If it is not so: {low} … {high}, whatever the distribution"
         assert page.locator("#interval-note").inner_text() == "valid however often you look"
         assert not page.locator("#choice").is_visible()

@@ -11,7 +11,7 @@ import pytest
 
 import privatile
 from privatile.report.run_page import write_run_page
-from privatile.report.view import read_view
+from privatile.run.view import RunView
 from tests.made_runs import few_days, long_run
 
 pytestmark = pytest.mark.browser
@@ -22,7 +22,7 @@ HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror=
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    return write_run_page(read_view(long_run(folder / "run.db", rounds=20_000)), folder / "report.html")
+    return write_run_page(RunView.read(long_run(folder / "run.db", rounds=20_000), drawn=True), folder / "report.html")
 
 
 def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callable[..., Any], report: Path) -> None:
@@ -70,7 +70,7 @@ CanvasRenderingContext2D.prototype.fillRect = function (...given) { boxes.push(g
 
 def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., Any], tmp_path: Path) -> None:
     """Values between whole numbers keep their decimals in the line under the chart."""
-    view = read_view(long_run(tmp_path / "run.db", rounds=20_000, design="paper-c1"))
+    view = RunView.read(long_run(tmp_path / "run.db", rounds=20_000, design="paper-c1"), drawn=True)
     page = watched(offline=True).page
     page.add_init_script(DRAWN)
     page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
@@ -83,7 +83,7 @@ def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., 
 
 
 def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=80, length=120, design="auto"))
+    view = RunView.read(long_run(tmp_path / "run.db", rounds=80, length=120, design="auto"), drawn=True)
     (level,) = view.levels
     assert level.result is not None
     assert level.result.other is not None
@@ -98,7 +98,7 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
     assert not [text for text in drawn if "." in text]
     assert {*seen.page.evaluate("boxes")} == {16}
     assert seen.page.locator("[data-key=search]").is_visible()
-    low, high = level.result.ends_shown(level.result.confidence_interval)
+    low, high = level.result.shown.own.ends
     readout = seen.page.locator(".readout").inner_text()
     assert f", interval {low} … {high}, beside it " in readout
     assert seen.page.locator("[data-key=beside]").inner_text() == "if smooth"
@@ -108,7 +108,9 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
 
 def test_the_chart_names_no_estimate_where_the_headline_has_none(watched: Callable[..., Any], tmp_path: Path) -> None:
     page = watched(offline=True).page
-    page.goto(write_run_page(read_view(few_days(tmp_path / "run.db")), tmp_path / "report.html").as_uri())
+    page.goto(
+        write_run_page(RunView.read(few_days(tmp_path / "run.db"), drawn=True), tmp_path / "report.html").as_uri()
+    )
     page.locator("figure canvas").wait_for()
     assert page.locator(".big").inner_text() == "7 or less"
     # The chart shows the interval without the declaration that the values are whole.
@@ -194,7 +196,7 @@ def made_page(kind: str, folder: Path) -> Path:
         target.write_text(paper_page(paper_folder(folder / "paper", shift=0.2)), encoding="utf-8")
     else:
         levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
-        write_run_page(read_view(long_run(folder / "run.db", rounds=300, levels=levels)), target)
+        write_run_page(RunView.read(long_run(folder / "run.db", rounds=300, levels=levels), drawn=True), target)
     return target
 
 

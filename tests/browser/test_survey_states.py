@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from privatile.report.run_page import write_run_page
-from privatile.report.view import read_view
+from privatile.run.view import RunView
 from privatile.survey.folder import SurveyFolder, initialize, read_codes
 from privatile.survey.study import link
 from tests.browser.survey_page import long_form
@@ -123,7 +123,7 @@ def test_every_page_in_every_language_and_width(look: Callable[..., Any], served
         look_at_live(look, served, language, width)
         look_at_answer(look, served, language, width)
         look_at_sheet(look, tmp_path / f"{language} {width}", language, width)
-    report = write_run_page(read_view(served.made.folder.run_file), tmp_path / "run.html")
+    report = write_run_page(RunView.read(served.made.folder.run_file, drawn=True), tmp_path / "run.html")
     for width in WIDTHS:
         look_at_organiser(look, served, width)
         page = look(report.as_uri(), ".weeks", WIDTHS[width])

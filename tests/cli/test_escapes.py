@@ -77,7 +77,7 @@ def test_no_command_writes_the_escapes_of_a_name(home: Path, caplog: pytest.LogC
         ("report", groups): (0, "groups�]0,owned�"),
         ("report", f"none{ESCAPE}.db"): (2, "none�]0,owned�"),
         ("compare", groups): (0, "pay�]0,owned�"),
-        ("watch", run, "--once"): (0, "pay�]0,owned�"),
+        ("status", run): (0, "pay�]0,owned�"),
         ("plan", f"none{ESCAPE}.toml"): (2, ""),
         ("ledger", "show", f"none{ESCAPE}.db"): (2, "none�]0,owned�"),
     }

@@ -151,7 +151,7 @@ def test_a_site_joins_with_a_query(
     ready: list[int] = []
 
     async def end_at_once(service: ClientService) -> str:
-        ready.append(service.responder._responder._column.records)
+        ready.append(service.core.responder._responder._column.records)
         return "finished"
 
     monkeypatch.setattr(ClientService, "run", end_at_once)

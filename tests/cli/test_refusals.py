@@ -91,7 +91,7 @@ def run(*arguments: object) -> Result:
 DATA = ("--value", "pay", "--epsilon", "1", "--range", "0", "100")
 ASK = ("estimate", "data.csv", *DATA)
 ONE_VALUE = ("--value", "pay", "--q", "0.5", "--epsilon", "1")
-FEDERATION = ("federation", "init", "new", "--client", "a", "--client", "b", "--records", "500", *ONE_VALUE)
+FEDERATION = ("federation", "init", "new", "--add-client", "a", "--add-client", "b", "--records", "500", *ONE_VALUE)
 SURVEY = ("survey", "init", "new", "--title", "Pay", "--codes", "100", "--address", "https://a.example", *ONE_VALUE)
 RUNS = ["gone.db", "folder", "junk.db", "data.csv", "cut.db", "torn.db", "format.db", "blank.db", "other.db"]
 REFUSED: list[tuple[tuple[object, ...], str]] = [
@@ -103,8 +103,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("estimate", "gone.toml"), "gone.toml cannot be read: no such file"),
     ((*ASK, "--until-width", -1), "positive width"),
     ((*ASK, "--until-width", "nan"), "positive width"),
-    ((*ASK, "--values", "halves"), "values must be any, continuous, whole or step=NUMBER"),
-    ((*ASK, "--values", "step=0"), "values must be any, continuous, whole or step=NUMBER"),
+    ((*ASK, "--value-kind", "halves"), "value_kind must be any, continuous, whole or step=NUMBER"),
+    ((*ASK, "--value-kind", "step=0"), "value_kind must be any, continuous, whole or step=NUMBER"),
     ((*ASK, "--design", "straddle", "--interval", "paper"), "need a design that follows the quantile"),
     ((*ASK, "--design", "paper-c1", "--interval", "smooth"), "needs cohort mode"),
     ((*ASK, "--design", "rounds", "--mode", "local", "--until-width", 5), "needs cohort mode"),
@@ -124,15 +124,16 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*ASK, "--save", "gone/run.db"), "Check that its folder exists"),
     *(((*ASK, "--save", name), "run file|another format|replay") for name in RUNS[1:]),
     *((("report", name, "-o", "page.html"), "run file|another format|without a run.db") for name in RUNS),
-    *((("watch", name, "--once"), "run file|another format") for name in RUNS),
+    *((("status", name), "run file|another format") for name in RUNS),
     *((("compare", "run.db", name, "--disjoint"), "run file|another format") for name in RUNS),
     *((("report", name, "-o", "page.html"), "does not replay.*Restore") for name in ("counts.db", "gap.db")),
     *((("compare", name, "run.db", "--disjoint"), "does not replay.*Restore") for name in ("counts.db", "gap.db")),
     (("report", "run.db", "-o", "gone/page.html"), "gone/page.html cannot be used: no such file"),
     (("report", "run.db", "-o", "page.txt"), "must end in .html"),
     (("report", "run.db", "--figure", "picture.xyz"), "must end in .svg"),
-    (("watch", "run.db", "--every", -1), "0.01 to 3600"),
-    (("watch", "run.db", "--every", "nan"), "0.01 to 3600"),
+    (("watch", "run.db", "--once", "--json"), "privatile report RUN --json"),
+    (("federation", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
+    (("survey", "status", "folder"), "status is gone. Use `privatile status FOLDER`"),
     (("compare", "run.db", "run.db"), "--disjoint"),
     (("compare", "run.db", "run.db", "--disjoint"), "with itself"),
     (("compare", "run.db", "run.db", "--disjoint", "--q", 0.3), "no level 0.3"),
@@ -157,8 +158,8 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("plan", "--records", 1000, "--epsilon", 1, "--q", 1), r"inside \(0, 1\)"),
     (("plan", "--records", 1000, "--epsilon", 1, "--population", "normal", "--runs", 0), "--runs"),
     (("plan", "--records", 1000, "--epsilon", 1, "--population", "banana"), "takes one of"),
-    (("plan", "--client", "a=1000,1", "--client", "a=1000,1"), "more than once"),
-    (("plan", "--client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
+    (("plan", "--add-client", "a=1000,1", "--add-client", "a=1000,1"), "more than once"),
+    (("plan", "--add-client", "a=1000,1,nan"), "NAME=RECORDS,EPSILON"),
     (("simulate", "run", "gone.toml", "--store", "s.db"), "gone.toml"),
     (("simulate", "run", "tiny.toml", "--store", "run.db"), "not the store of an experiment"),
     (("simulate", "run", "tiny.toml", "--store", "gone/s.db"), "cannot be written"),
@@ -173,10 +174,10 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     (("serve", "gone", "--ops-port", 99999), "--ops-port"),
     (("enroll", "gone.json"), "no such file"),
     (("join", "data.csv", "--source", "data.csv", "--value", "pay"), "invitation"),
-    (("federation", "init", "new", "--client", "n", "--range", 0, 1, "--records", 300), "epsilon: is missing"),
+    (("federation", "init", "new", "--add-client", "n", "--range", 0, 1, "--records", 300), "epsilon: is missing"),
     *(
         (
-            ("federation", "init", "new", "--client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),
+            ("federation", "init", "new", "--add-client", "n", "--epsilon", 1, "--range", 0, 1, "--records", records),
             "records: must be a whole number",
         )
         for records in ("nan", "inf", "300.5")
@@ -212,7 +213,7 @@ def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.slow
 def test_a_finished_run_is_one_file_and_stays_one_when_it_is_read(here: Path) -> None:
-    for arguments in (("watch", "run.db", "--once"), ("report", "run.db"), ("compare", "run.db", "run.db")):
+    for arguments in (("status", "run.db"), ("report", "run.db"), ("compare", "run.db", "run.db")):
         run(*arguments)
         assert sorted(path.name for path in Path().glob("run.db*")) == ["run.db"]
 
@@ -248,7 +249,7 @@ def test_whoever_stops_reading_is_no_error_and_a_full_disk_is_one_line(here: Pat
 FOUR = """
 import sys
 from privatile.cli import main
-for arguments in (sys.argv[1:], ("watch", "run.db", "--once"), ("doctor",), ("estimate", "--help")):
+for arguments in (sys.argv[1:], ("status", "run.db"), ("doctor",), ("estimate", "--help")):
     assert not main(arguments, standalone_mode=False)
     print("privatile-test-next", flush=True)
 """
@@ -279,9 +280,7 @@ def test_any_locale_will_do(here: Path, locale: dict[str, str]) -> None:
 
 @pytest.mark.process
 def test_colours_and_narrow_terminals_are_respected(here: Path) -> None:
-    narrow = privatile(Path(), "watch", "run.db", "--once", COLUMNS="40", NO_COLOR="1")
-    assert "\x1b" not in narrow.stdout
-    assert max(len(line) for line in narrow.stdout.splitlines()) <= 40
+    assert "\x1b" not in privatile(Path(), "status", "run.db", "--follow", COLUMNS="40", NO_COLOR="1").stdout
     helped = privatile(Path(), "ledger", "show", "--help", COLUMNS="40")
     assert max(len(line) for line in helped.stdout.splitlines()) <= 52  # click goes no narrower than 50 columns
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main
-from privatile.result.severity import SEVERITIES
+from privatile.result.caveats import CAVEATS
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "result.schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -31,7 +31,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     privatile.estimate(made, save=folder / "one.db", rng=1, **common)
     privatile.estimate(made, q=(0.25, 0.5, 0.9), simultaneous=True, save=folder / "three.db", rng=2, **common)
     privatile.estimate(few, save=folder / "few.db", rng=3, **{**common, "rounds": None})
-    privatile.estimate(made, values="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
+    privatile.estimate(made, value_kind="continuous", save=folder / "smooth.db", rng=4, **{**common, "rounds": 60})
     (folder / "rows.csv").write_text("pay\n" + "\n".join(f"{value:.2f}" for value in rng.normal(50, 10, 300)) + "\n")
     return folder
 
@@ -53,8 +53,6 @@ def test_one_and_several_levels_have_one_shape(home: Path) -> None:
         assert all(one["range"] == {"low": 0.0, "high": 100.0} for one in found["results"])
         assert found["reliable"] == (name in ("one", "smooth")) or name == "three"
         assert all(one["simultaneous"] == (name == "three") for one in found["results"])
-        if name == "three":
-            assert said("watch", home / "three.db", "--once") == found
 
 
 def test_estimate_prints_that_shape(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +102,7 @@ def test_the_schema_refuses_what_it_does_not_describe(home: Path) -> None:
     ):
         with pytest.raises(jsonschema.ValidationError):
             VALIDATOR.validate(broken)
-    assert SCHEMA["$defs"]["caveat"]["properties"]["code"]["enum"] == list(SEVERITIES)
+    assert SCHEMA["$defs"]["caveat"]["properties"]["code"]["enum"] == list(CAVEATS)
 
 
 def test_report_prints_the_text_of_a_saved_run(home: Path) -> None:
@@ -115,15 +113,15 @@ def test_report_prints_the_text_of_a_saved_run(home: Path) -> None:
     refused = CliRunner().invoke(main, ["report", str(home / "one.db"), "--text", "-o", str(home / "one.html")])
     assert refused.exit_code == 2
     assert "a page or a figure is another command" in refused.output
-    assert CliRunner().invoke(main, ["watch", str(home / "one.db"), "--json"]).exit_code == 2
+    assert CliRunner().invoke(main, ["status", str(home / "one.db"), "--json", "--follow"]).exit_code == 2
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_results_become_a_table(home: Path, library: Any) -> None:
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
     pytest.importorskip(library)
-    results = read_results(home / "three.db")
+    results = RunView.read(home / "three.db").all_results()
     table = results.to_frame(library)
     assert table.shape[0] == 3
     levels = table["level"].to_pylist() if library == "pyarrow" else list(table["level"])
@@ -132,9 +130,9 @@ def test_results_become_a_table(home: Path, library: Any) -> None:
 
 
 def test_a_table_without_its_library_is_a_clear_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
-    results = read_results(home / "one.db")
+    results = RunView.read(home / "one.db").all_results()
     with pytest.raises(privatile.errors.InputError, match="one of pandas, polars, pyarrow"):
         results.to_frame("excel")  # type: ignore[arg-type]
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
@@ -146,5 +144,5 @@ def test_the_documentation_names_every_caveat_with_its_severity() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tasks" / "results.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
     told = {code: severity.strip() for codes, severity in rows for code in re.findall(r"`([\w-]+)`", codes)}
-    assert {code: told.get(code) for code in SEVERITIES} == SEVERITIES
-    assert set(told) - set(SEVERITIES) == {"unreliable", "act", "note", "standing"}  # the table of severities
+    assert {code: told.get(code) for code in CAVEATS} == {code: kind.severity for code, kind in CAVEATS.items()}
+    assert set(told) - set(CAVEATS) == {"unreliable", "act", "note", "standing"}  # the table of severities

@@ -1,4 +1,4 @@
-"""watch, doctor and completion."""
+"""status, doctor and completion."""
 
 from __future__ import annotations
 
@@ -11,50 +11,45 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from rich.console import Console
+from click.testing import CliRunner, Result
 
 from privatile.cli import main
-from privatile.cli.see import picture
 from privatile.cli.start import RELEASED, _clock, _disk, _randomness
 from privatile.report.dashboard.live import LiveRun
 from privatile.run.locks import claim
 from tests.made_runs import SlowRun, long_run
 
 
-def shown(state: dict[str, object]) -> str:
-    console = Console(width=110, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
-    console.print(picture(state))
-    console.file.close()
-    return console.export_text()
+def status(*words: object) -> Result:
+    return CliRunner().invoke(main, ["status", *map(str, words)])
 
 
 @pytest.mark.slow
-def test_watch_shows_where_a_run_stands(tmp_path: Path) -> None:
+def test_status_shows_where_a_run_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = long_run(tmp_path / "run.db", rounds=400, silent=frozenset({1}))
-    done = CliRunner().invoke(main, ["watch", str(tmp_path), "--once"])  # the folder of a federation works too
+    monkeypatch.chdir(tmp_path)
+    done = status()  # of the folder one stands in
     assert done.exit_code == 0, done.output
-    assert "finished" in done.output
-    assert "400 of 400 rounds" in done.output
-    assert "silent, 399 rounds" in done.output
-    assert "2 of 3 clients answered in the last round" in done.output
-    assert "alive" not in done.output  # nobody is asked any more
-    assert " ago" not in done.output
-    assert CliRunner().invoke(main, ["watch", str(path), "--once"]).exit_code == 0
-    # Without --once it ends with the run.
-    assert CliRunner().invoke(main, ["watch", str(path), "--every", "0.01"]).exit_code == 0
-    missing = CliRunner().invoke(main, ["watch", str(tmp_path / "none.db"), "--once"])
+    assert "state        finished" in done.output
+    assert "rounds       400 of 400; 801 answers" in done.output
+    assert "silent       client 1, 399 rounds" in done.output
+    assert done.output == status(path).output
+    assert done.output.split() == status(path, "--follow").output.split()  # it ends with the run
+    facts = json.loads(status(path, "--json").output)
+    assert (facts["state"], facts["done"], facts["silent"]) == ("finished", 400, {"client 1": 399})
+    assert status(path, "--follow", "--json").exit_code == 2
+    missing = status(tmp_path / "none.db")
     assert missing.exit_code == 2
     assert "there is no run file" in missing.output
     # A federation's run begins with `serve`.
     (tmp_path / "study").mkdir()
     (tmp_path / "study" / "study.toml").touch()
-    early = CliRunner().invoke(main, ["watch", str(tmp_path / "study" / "run.db"), "--once"])
+    early = status(tmp_path / "study" / "run.db")
     assert early.exit_code == 2
     assert "privatile serve" in early.output
     # A file that was written just now and is no run's is not "no file".
     (tmp_path / "data.csv").write_text("a,b\n")
-    other = CliRunner().invoke(main, ["watch", str(tmp_path / "data.csv"), "--once"])
+    other = status(tmp_path / "data.csv")
     assert other.exit_code == 2
     assert "data.csv is not a run file" in other.output
 
@@ -74,34 +69,30 @@ privatile.estimate(people, q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=
 
 
 @pytest.mark.process
-def test_watch_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> None:
+def test_status_tells_a_killed_estimate_from_a_running_one(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
         assert run.stdout.readline() == "fifty\n"
-        before = CliRunner().invoke(main, ["watch", str(path), "--once"]).output
+        before = status(path).output
         run.communicate("\n")
     assert run.returncode == -signal.SIGKILL
-    assert "running" in before
-    assert "2 of 2 clients alive" in before
-    after = CliRunner().invoke(main, ["watch", str(path), "--once"]).output
-    assert "stopped" in after
+    assert "state        running" in before
+    after = status(path).output
+    assert "state        stopped" in after
+    assert "no process continues this run" in after
     assert "running" not in after
-    assert "No process continues this run" in after
-    assert " left" not in after
-    assert "alive" not in after
-    assert "2 of 2 clients answered in the last round" in after
 
 
 @pytest.mark.slow
-def test_watch_tells_silence_where_no_process_can_be_known(tmp_path: Path) -> None:
+def test_a_run_has_no_news_where_no_process_can_be_known(tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=100)
     run.go(30)
     live = LiveRun(tmp_path / "run.db")
     live.refresh()
-    assert "running" in shown(live.state)
+    assert live.state["status"] == "running"
     assert not live.refresh()
     run.sql("UPDATE rounds SET at = at - 3600")
     run.sql("UPDATE run SET created = created - 3600")
@@ -122,16 +113,14 @@ def test_watch_tells_silence_where_no_process_can_be_known(tmp_path: Path) -> No
     assert run.coordinator.store.query("SELECT * FROM writer") == []  # the table is gone
 
 
-def test_watch_shows_alarms_and_disarms_names(tmp_path: Path) -> None:
+def test_status_shows_alarms_and_disarms_names(tmp_path: Path) -> None:
     run = SlowRun(tmp_path / "run.db", rounds=100, names=("[red]north\x1b[2J", "south"), value="\x1b]0;owned\x07")
     run.go(30)
     run.sql(
         "CREATE TABLE events (at REAL NOT NULL, kind TEXT NOT NULL, client TEXT, round INTEGER, text TEXT NOT NULL)"
     )
     run.sql("INSERT INTO events VALUES (?, 'paused', 'south', 31, 'nobody\x1b[1A answered')", (time.time() + 1,))
-    live = LiveRun(tmp_path / "run.db")
-    live.refresh()
-    text = shown(live.state)
+    text = status(tmp_path / "run.db").output
     assert "[red]north�[2J" in text
     assert "nobody�[1A answered" in text
     assert "paused" in text

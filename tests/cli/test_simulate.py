@@ -74,10 +74,3 @@ def test_errors_end_with_code_2_and_no_work(store: Path, tmp_path: Path) -> None
         assert result.exit_code == 2, text
         assert text in result.output
     assert not (tmp_path / "new.db").exists()
-
-
-def test_the_older_name_still_works_but_is_not_listed(store: Path) -> None:
-    assert call("study", "show", store).output == call("simulate", "show", store).output
-    commands = call("--help").output.split("Commands:")[1]
-    assert "simulate" in commands
-    assert "study" not in commands

@@ -25,7 +25,7 @@ from privatile.planning.options import read_options
         ("estimate x.csv --epsilonn 1", "Did you mean '--epsilon'?"),
         ("estimate x.csv --quantile 0.5", "Did you mean '--q'?"),
         ("estimate x.csv --confidence 0.9", "Did you mean '--confidence-level'?"),
-        ("federation status --jsn", "Did you mean '--json'?"),
+        ("federation check --jsn", "Did you mean '--json'?"),
     ],
 )
 def test_what_was_meant_is_named(words: str, hint: str) -> None:
@@ -56,7 +56,7 @@ def test_an_unknown_keyword_names_the_right_one(given: str, name: str) -> None:
     [
         ({"epsilon": 1}, "range=(LOW, HIGH)", "--range LOW HIGH"),
         ({"range": (0, 9)}, "epsilon={'north': 1, 'south': 0.5}", "--epsilon north=1 --epsilon south=0.5"),
-        ({"epsilon": 1, "range": (0, 9), "scale": "log"}, "scale='log'", "leave out --log."),
+        ({"epsilon": 1, "range": (0, 9), "scale": "log"}, "scale='log'", "leave out --scale log."),
     ],
 )
 def test_an_error_speaks_python_in_python_and_options_on_the_command_line(
@@ -68,7 +68,9 @@ def test_an_error_speaks_python_in_python_and_options_on_the_command_line(
     assert "--" not in str(refused.value)
     words = ["estimate", "x.csv", "--value", "pay"]
     for name, value in options.items():
-        words += ["--log"] if name == "scale" else [f"--{name}", *map(str, value if name == "range" else [value])]
+        words += (
+            ["--scale", "log"] if name == "scale" else [f"--{name}", *map(str, value if name == "range" else [value])]
+        )
     said = CliRunner().invoke(main, words)
     assert said.exit_code == 2
     assert command in said.output
@@ -77,7 +79,7 @@ def test_an_error_speaks_python_in_python_and_options_on_the_command_line(
 
 @pytest.mark.parametrize("name", REMOVED)
 def test_what_is_gone_is_named_with_what_replaces_it(name: str) -> None:
-    words = name.split()
+    words = name.split() if not name.startswith("-") else ["estimate", name]
     command: click.Command | None = main
     for word in words:
         if word.startswith("--"):

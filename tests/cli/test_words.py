@@ -101,7 +101,7 @@ def test_what_is_said_on_the_command_line_is_no_setting(own: Path) -> None:
     assert re.search(r"keep: goes on the command line: .*--keep", done.output)
     with pytest.raises(InputError, match="simultaneous must be True or False; got 'yes'"):
         privatile.estimate([1.0], epsilon=1, range=(0, 9), simultaneous="yes", simulate=True, rng=1)
-    with pytest.raises(TypeError, match="scale='log'"):
+    with pytest.raises(TypeError, match=r"log is gone\. Use scale"):
         privatile.estimate([1.0], epsilon=1, range=(1, 9), log=True, simulate=True, rng=1)
 
 
@@ -118,7 +118,9 @@ def test_the_error_of_a_small_client_speaks_to_the_user(own: Path) -> None:
     left_out = "eave it out with --leave-out 'far east', or merge it"
     said = called(*base).output
     assert f"far east has 14. {same} Or l{left_out}" in said
-    assert f"far east has 14. L{left_out}" in called(*base, "--weights", "equal").output  # another quantile without
+    assert (
+        f"far east has 14. L{left_out}" in called(*base, "--client-weights", "equal").output
+    )  # another quantile without
     # Of groups the client is named, not its cell; and each of the two ways goes through.
     assert f"far east, f has 7. {same} Or l{left_out}" in called(*base, "--by", "sex").output
     assert called(*base, "--by", "sex", "--leave-out", "far east").exit_code == 0
@@ -145,6 +147,6 @@ def options_named(text: str) -> list[str]:
 
 def test_results_name_no_option_of_the_command() -> None:
     """A result is read in Python as well, and its JSON anywhere."""
-    assert options_named('"""A --log."""\nx = f"{1} with --simultaneous"') == ["--simultaneous"]
+    assert options_named('"""A --scale log."""\nx = f"{1} with --simultaneous"') == ["--simultaneous"]
     found = {path.name: options_named(path.read_text(encoding="utf-8")) for path in SAID_BY_RESULTS.glob("*.py")}
     assert {name: named for name, named in found.items() if named} == {}

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from privatile.client.ledger import ledger as ledger_file
 from privatile.client.ledger.datasets import statement
-from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.randomizer import Coins, OperatingSystemCoins
 from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Question
+from privatile.core.messages import Position, Question
 from privatile.errors import Equivocation, LedgerError
 
 
@@ -340,12 +340,12 @@ def test_the_chain_notices_a_removed_entry(path: Path) -> None:
 
 def test_sequence_and_head_come_with_an_answer(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        outcome = site(ledger).outcome(ask(11))
-        assert outcome.stored.position == ledger.position
-        assert outcome.stored.position.sequence == 11
-        assert site(ledger).outcome(ask(11)) == outcome  # a replay tells where it stood then
-        site(ledger).confirm(outcome.stored.position)
-        site(ledger).confirm(Position(0, bytes(16)))
+        outcome = site(ledger).answer(ask(11))
+        assert outcome.position == ledger.position
+        assert outcome.position.sequence == 11
+        assert site(ledger).answer(ask(11)) == outcome  # a replay tells where it stood then
+        site(ledger).account.confirm(outcome.position)
+        site(ledger).account.confirm(Position(0, bytes(16)))
 
 
 def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> 
         Ledger.open(backup)
     restored = Ledger.open(backup, restored=True)
     with pytest.raises(LedgerError, match="has 10 entries of run 'run', but 15 were seen"):
-        site(restored).confirm(seen)
+        site(restored).account.confirm(seen)
     responder = site(restored)
     responder.mark_spent(25, through_round=15)
     assert responder.available() == 25
@@ -374,10 +374,10 @@ def test_a_restored_backup_is_noticed_and_mended(path: Path, tmp_path: Path) -> 
 def test_two_copies_in_use_are_noticed(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "clone.db")
     one, two = Ledger.open(path), Ledger.open(tmp_path / "clone.db")
-    seen = site(one).outcome(ask(11)).stored.position
+    seen = site(one).answer(ask(11)).position
     site(two).answer(ask(11, length=6))
     with pytest.raises(LedgerError, match="another past"):
-        site(two).confirm(seen)
+        site(two).account.confirm(seen)
 
 
 def test_the_statement(path: Path) -> None:

@@ -78,7 +78,7 @@ def test_release_gives_back_what_was_not_asked() -> None:
     one = site(ledger, "one")
     one.reserve(20)
     ask(one, "one", 1, 5)
-    one.release()
+    one.account.release()
     two = site(ledger, "two")
     assert two.available() == 25
     two.reserve(10)
@@ -94,7 +94,7 @@ def test_a_release_stops_where_a_later_run_stands() -> None:
     one, two = site(ledger, "one"), site(ledger, "two")
     one.reserve(10)
     ask(two, "two", 1, 5)
-    one.release()
+    one.account.release()
     three = site(ledger, "three")
     assert three.available() == N - 15
     ask(three, "three", 1, 5)
@@ -112,7 +112,7 @@ def test_a_release_is_noted_beside_the_key_before_it_is_committed(
         note = ledger.secret.path.with_suffix(".given-up")
         note.mkdir()
         with pytest.raises(LedgerError, match="so the records stay reserved"):
-            one.release()
+            one.account.release()
         assert site(ledger, "two").available() == N - 20
         note.rmdir()
         noted, execute = [], Ledger.execute
@@ -125,7 +125,7 @@ def test_a_release_is_noted_beside_the_key_before_it_is_committed(
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "execute", watched)
             assert not ledger.secret.has_given_up("one")
-            one.release()
+            one.account.release()
         assert noted == [True]
         assert site(ledger, "two").available() == N
 
@@ -148,7 +148,7 @@ def test_releasing_without_a_reservation_does_nothing() -> None:
     ledger = Ledger.in_memory()
     one = site(ledger, "one")
     ask(one, "one", 1, 5)
-    one.release()
+    one.account.release()
     assert one.available() == 25
 
 
@@ -172,7 +172,7 @@ def test_whatever_is_reserved_nobody_answers_twice(
             elif step == "ask":
                 ask(responder, run, number, count)
             else:
-                responder.release()
+                responder.account.release()
         except AlreadyAnswered:
             continue
     frugal = np.zeros(N, dtype=int)

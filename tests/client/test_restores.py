@@ -92,7 +92,7 @@ def test_a_second_studys_records_are_not_asked_again_after_a_restore(backup: Pat
         )
         one, two = site(ledger, "one"), site(ledger, "two")
         one.mark_spent(3, through_round=2)
-        one.prove()
+        one.account.prove()
         ask(one, "one", 3, 5)  # the rest of what it had reserved, and no more
         with pytest.raises(AlreadyAnswered, match="was restored from a backup"):
             ask(one, "one", 4, 1)
@@ -136,7 +136,7 @@ def test_a_run_that_was_given_up_since_the_backup_gets_nothing_back(tmp_path: Pa
         (line,) = mark_restored(ledger)
         assert (line.lost, line.kept) == (N - 2, 0)
         one = site(ledger, "one")
-        one.prove()
+        one.account.prove()
         with pytest.raises(AlreadyAnswered, match="was restored from a backup"):
             ask(one, "one", 2, 1)
 
@@ -154,7 +154,7 @@ def test_people_whose_records_a_run_had_reserved_may_have_answered_another(tmp_p
         (line,) = mark_restored(ledger)
         assert line.kept == 0
         one = site(ledger, "one", people=True)
-        one.prove()
+        one.account.prove()
         with pytest.raises(AlreadyAnswered):
             ask(one, "one", 2, 1)
         with pytest.raises(AlreadyAnswered):
@@ -218,7 +218,7 @@ def test_the_limit_holds_where_missing_values_are_dropped() -> None:
     ask(site(ledger, "two", max_epsilon=2.0, **rules), "two", 1, N * 2 // 3)
     with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
         ask(one, "one", 2, 5)
-    assert one.asked() == 5
+    assert one.account.state().asked == 5
     assert spent(ledger) == pytest.approx(2.0)
 
 
@@ -239,7 +239,7 @@ def test_what_another_run_has_reserved_counts_as_spent() -> None:
     one.reserve(20)
     with pytest.raises(AlreadyAnswered, match="above what is allowed for life"):
         two.reserve(20)
-    one.release()
+    one.account.release()
     two.reserve(20)
 
 

@@ -162,11 +162,11 @@ def test_a_runs_position_does_not_tell_what_other_runs_were_given(tmp_path: Path
     """The number on the wire counts the run's own entries; before, it counted those of every study."""
     ledger = Ledger.in_memory()
     one, two = site(ledger), site(ledger, "two")
-    seen = [one.outcome(ask(1)).stored.position.sequence]
+    seen = [one.answer(ask(1)).position.sequence]
     for number in range(1, 6):
         two.answer(ask(number, 1, "two"))
-    seen.append(one.outcome(ask(2)).stored.position.sequence)
-    assert seen == [1, 2] == [1, one.position.sequence]
+    seen.append(one.answer(ask(2)).position.sequence)
+    assert seen == [1, 2] == [1, one.account.position.sequence]
     assert ledger.position.sequence == 7
 
 
@@ -179,14 +179,14 @@ def test_a_ledger_that_lost_only_another_studys_answers_is_found_too(tmp_path: P
     shutil.copy(path, tmp_path / "backup.db")
     with Ledger.open(path) as ledger:
         site(ledger, "two").answer(ask(1, run="two"))
-        seen = site(ledger).outcome(ask(2)).stored.position
+        seen = site(ledger).answer(ask(2)).position
     with Ledger.open(tmp_path / "backup.db", restored=True) as restored:
         one = site(restored)
         with pytest.raises(LedgerError, match="has 1 entries of run 'run', but 2 were seen"):
-            one.confirm(seen)
+            one.account.confirm(seen)
         one.answer(ask(2))
         with pytest.raises(LedgerError, match="another past"):
-            one.confirm(seen)
+            one.account.confirm(seen)
 
 
 def test_marking_a_restore_is_sealed(path: Path) -> None:

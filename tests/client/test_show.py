@@ -125,3 +125,23 @@ def test_a_ledger_in_use_is_not_called_altered(book: Path, monkeypatch: pytest.M
     assert code == 2
     assert "is in use by another process" in said
     assert "does not verify" not in said
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE meta SET value = 'a' || char(27) || '[2J' WHERE key = 'max_epsilon'",
+        "UPDATE splits SET dataset = 77",
+        "DELETE FROM splits WHERE dataset = 1",
+    ],
+)
+def test_a_ledger_whose_own_facts_are_none_is_damaged(book: Path, edit: str) -> None:
+    with Ledger.open(book) as ledger, ledger.transaction():
+        ledger.keep("max_epsilon", 2.0)
+    with closing(sqlite3.connect(book)) as direct, direct:
+        direct.execute("PRAGMA foreign_keys = OFF")
+        assert direct.execute(edit).rowcount
+    for words in ((), ("--json",)):
+        code, shown, said = told("show", book, *words)
+        assert (code, shown) == (2, "")
+        assert "is damaged" in said

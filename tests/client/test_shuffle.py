@@ -259,7 +259,7 @@ def test_memory_is_bounded() -> None:
         "from privatile.client.ledger.ledger import Ledger\n"
         "from privatile.client.sources.source import Batch\n"
         "class Made:\n"
-        "    column, person, weight, clients = 'x', None, None, ['all']\n"
+        "    column, person, weight, clients, refuse_copies = 'x', None, None, ['all'], lambda self: None\n"
         "    def batches(self):\n"
         "        for k in range(400):\n"
         "            yield Batch(np.arange(1e4) + k)\n"

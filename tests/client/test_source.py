@@ -142,6 +142,11 @@ def test_names_of_clients() -> None:
         open_source({1: [1.0], "1": [2.0]})
 
 
+def test_values_of_a_mapping_may_have_any_name() -> None:
+    source = open_source({"north": [1.0, 2.0]}, value="client")
+    assert (len(list(source.batches())), source.clients, source.column) == (1, ["north"], "client")
+
+
 def test_arrays_have_no_columns_to_name() -> None:
     with pytest.raises(InputError, match="no named columns"):
         open_source(np.arange(3.0), client="region")

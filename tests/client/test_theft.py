@@ -160,6 +160,6 @@ def test_a_sites_folder_holds_neither_the_key_of_its_ledger_nor_the_person_key(
     person.save()
     folder = federation.sites["site0"].path
     files = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
-    assert key.read_bytes() == site.responder.ledger.secret.secret
+    assert key.read_bytes() == site.core.responder.ledger.secret.secret
     assert not any(secret in content for secret in (key.read_bytes(), person.secret) for content in files)
     assert not list(folder.rglob("person.key"))

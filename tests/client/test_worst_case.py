@@ -65,7 +65,7 @@ def sites(
 
 
 def ask(site: Responder, number: int = 1, length: int | None = None) -> None:
-    run = site._account.run
+    run = site.account.run
     site.answer(Question(run=run, round=number, level=0.5, query=10.0, length=length or site.available()))
 
 
@@ -386,7 +386,7 @@ def test_a_reservation_by_name_counts_for_nameless_runs_and_the_other_way_round(
             one.reserve(PEOPLE)
             with Ledger.open(path, keys=tmp_path / "keys") as there, pytest.raises(AlreadyAnswered):
                 sites(there, "bonus", "two", person=second)[0].reserve(PEOPLE)
-            one.release()
+            one.account.release()
             with Ledger.open(path, keys=tmp_path / "keys") as there:
                 sites(there, "bonus", "two", person=second)[0].reserve(PEOPLE)
 
@@ -404,6 +404,17 @@ def test_data_sets_that_share_a_digest_are_never_taken_out() -> None:
             say_new(ledger, number)
     with pytest.raises(AlreadyAnswered, match="on top of 2 already"):
         run(ledger, "bonus")
+
+
+@pytest.mark.parametrize("again", [{"split": True}, {"person": True}])
+@pytest.mark.parametrize("first", [{}, {"split": True}, {"person": True}])
+def test_the_word_does_not_hide_the_same_records_from_the_next_run(first: Any, again: Any) -> None:
+    """Before, a data set of new people was left out until the other one was entered: its records spent 2 of 1."""
+    ledger = Ledger.in_memory()
+    run(ledger, "wage", **first, new_people=True, max_epsilon=1.0)
+    with pytest.raises(AlreadyAnswered):
+        run(ledger, "wage", **({} if first == again else again))
+    run(ledger, "bonus")  # the control: the word still holds for other records
 
 
 def test_the_word_about_an_earlier_data_set_is_heard() -> None:
@@ -447,7 +458,7 @@ def test_after_a_restore_a_run_keeps_what_it_had_reserved_beside_another_column(
         ask(site, 1, 4)
     mark_restored(ledger)
     (site,) = sites(ledger, "wage", "wage", spend_again=False, max_epsilon=2.0)
-    site.prove()
+    site.account.prove()
     ask(site, 2, 4)
     with pytest.raises(PrivatileError):  # the control
         run(ledger, "rent", max_epsilon=9.0)

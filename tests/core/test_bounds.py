@@ -203,4 +203,4 @@ def test_messages_with_long_numbers_are_refused() -> None:
                 Question(**fields)
     for text in (LONG, LONGER):
         with pytest.raises(InputError):
-            Answer.from_json(f'{{"run": "r", "round": 1, "client": "c", "level": 0.5, "ones": {text}}}')
+            Answer.from_json(f'{{"question": {{}}, "client": "c", "position": [0, "{"0" * 32}"], "ones": {text}}}')

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.core.extensions import KNOWN
+from privatile.core.extensions import KNOWN, of_path
 from privatile.errors import InputError
 from privatile.federation.operations.folders import open_folder
 from privatile.federation.setup.folder import check_coordinated
@@ -125,3 +125,11 @@ def test_help_lists_its_command_only_where_it_is_installed(monkeypatch: pytest.M
 def test_a_study_cannot_bring_settings_of_its_own(plain: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="extra: there is no such setting"):
         FederationStudy.from_dict(make_study().to_dict() | plain)
+
+
+def test_an_invitation_that_says_twice_whose_it_is_is_no_extensions(tmp_path: Path) -> None:
+    path = tmp_path / "invitation.json"
+    path.write_text(f'{{"{KNOWN[0].invitation}": 1}}', encoding="utf-8")
+    assert of_path(path) is not None
+    path.write_text(f'{{"{KNOWN[0].invitation}": 1, "{KNOWN[0].invitation}": 2}}', encoding="utf-8")
+    assert of_path(path) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privatile.core.messages import LARGEST_LENGTH, LONGEST_NAME, Answer, Question
+from privatile.core.messages import LARGEST_LENGTH, LONGEST_NAME, Answer, Position, Question
 from privatile.errors import ProtocolError
 
 names = st.text(min_size=1, max_size=LONGEST_NAME).filter(str.isprintable)
@@ -19,10 +19,11 @@ positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 questions = st.builds(
     Question, run=names, round=counts, level=levels, query=finite, length=counts, step=st.none() | positive
 )
-answers = st.builds(Answer, run=names, round=counts, client=names, level=levels, ones=st.integers(0, LARGEST_LENGTH))
+positions = st.builds(Position, st.integers(0, LARGEST_LENGTH), st.binary(min_size=16, max_size=16))
+answers = st.builds(Answer, questions, names, st.integers(0, LARGEST_LENGTH), positions)
 
 GOOD: dict[str, Any] = {"run": "r", "round": 1, "level": 0.5, "query": 1.0, "length": 10, "step": None}
-REPLY: dict[str, Any] = {"run": "r", "round": 1, "client": "north", "level": 0.5, "ones": 4}
+REPLY: dict[str, Any] = {"question": GOOD, "client": "north", "ones": 4, "position": [3, "0" * 32]}
 
 
 @given(questions)
@@ -76,7 +77,18 @@ def test_questions_are_strict(field: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("ones", -1), ("ones", 1.0), ("ones", True), ("client", ""), ("client", "\x00"), ("level", 2)]
+    ("field", "value"),
+    [
+        ("ones", -1),
+        ("ones", 1.0),
+        ("ones", True),
+        ("client", ""),
+        ("client", "\x00"),
+        ("position", [-1, "0" * 32]),
+        ("position", [True, "0" * 32]),
+        ("position", [1, "0" * 31]),
+        ("position", [1, "0" * 32, 2]),
+    ],
 )
 def test_answers_are_strict(field: str, value: object) -> None:
     with pytest.raises(ProtocolError, match=f"^{field} must be"):
@@ -114,16 +126,13 @@ def test_numbers_that_are_not_json_are_refused() -> None:
 @given(questions, st.data())
 def test_an_answer_belongs_to_its_question(question: Question, data: st.DataObject) -> None:
     ones = data.draw(st.integers(0, question.length))
-    fields = {"run": question.run, "round": question.round, "client": "north", "level": question.level, "ones": ones}
-    Answer.from_dict(fields).check(question)
+    assert Answer(question, "north", ones).check(question).ones == ones
+    other = data.draw(questions.filter(lambda other: other != question))
     with pytest.raises(ProtocolError):
-        Answer.from_dict(fields | {"run": question.run[:-1] + "…" if question.run[-1] != "…" else "x"}).check(question)
+        Answer(other, "north", ones).check(question)
     if question.length < LARGEST_LENGTH:
         with pytest.raises(ProtocolError):
-            Answer.from_dict(fields | {"ones": question.length + 1}).check(question)
-    if question.round > 1:
-        with pytest.raises(ProtocolError):
-            Answer.from_dict(fields | {"round": question.round - 1}).check(question)
+            Answer(question, "north", question.length + 1).check(question)
 
 
 def test_a_field_given_twice_is_refused() -> None:

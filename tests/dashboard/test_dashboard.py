@@ -91,8 +91,6 @@ def test_the_pace_is_that_of_the_last_rounds_and_ends_with_them(
     live = LiveRun(tmp_path / "run.db")
     live.refresh()
     assert live.state["rate"] == pytest.approx(0.2, rel=0.05)
-    done = CliRunner().invoke(main, ["watch", str(tmp_path / "run.db"), "--once"]).output
-    assert "26 of 60 rounds, 0.2 per second, 3 min left" in done
     real = time.time
     for later, rate in ((8.0, 0.178), (60.0, None)):  # it is measured again, though no round came
         monkeypatch.setattr(time, "time", lambda later=later: real() + later)

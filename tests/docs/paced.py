@@ -15,14 +15,14 @@ MOMENT = 0.04
 
 def pace() -> None:
     """Put the moment into this process's coordinator; nothing else changes."""
-    from privatile.federation.connection import CoordinatorPort
     from privatile.federation.coordinator.service import CoordinatorService
+    from privatile.federation.transport import CoordinatorTransport
 
     publish = CoordinatorService._publish
 
-    async def after_a_moment(self: CoordinatorService, port: CoordinatorPort, payload: bytes) -> None:
+    async def after_a_moment(self: CoordinatorService, transport: CoordinatorTransport, payload: bytes) -> None:
         await asyncio.sleep(MOMENT)
-        await publish(self, port, payload)
+        await publish(self, transport, payload)
 
     CoordinatorService._publish = after_a_moment  # type: ignore[method-assign]
 

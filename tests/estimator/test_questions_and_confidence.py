@@ -22,7 +22,7 @@ def test_no_question_depends_on_the_confidence_level(design: str, values: str) -
     asked, widths = [], []
     for confidence in (0.8, 0.95, 0.999):
         spec = RunSpec(
-            "x", (0.3,), clients, "linear", 0.0, 100.0, design=design, values=values, confidence_level=confidence
+            "x", (0.3,), clients, "linear", 0.0, 100.0, design=design, value_kind=values, confidence_level=confidence
         )
         plan, rng, questions = spec.plan(), np.random.default_rng(5), []
         state, trajectory = begin(plan), Trajectory()

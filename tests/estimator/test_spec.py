@@ -55,11 +55,11 @@ def test_clients_own_levels_average_to_the_run_s() -> None:
         ({"dither": -1.0}, "width of 0 or more"),
         ({"confidence_level": 1.0}, "confidence_level"),
         ({"normalizer": "l7"}, "normalizer"),
-        ({"values": "steps"}, "values must be any, continuous, whole or step=NUMBER"),
-        ({"values": "step=-1"}, "values must be"),
-        ({"values": "step=inf"}, "values must be"),
-        ({"values": "step=1e999"}, "values must be"),
-        ({"values": "step= 1"}, "values must be"),
+        ({"value_kind": "steps"}, "value_kind must be any, continuous, whole or step=NUMBER"),
+        ({"value_kind": "step=-1"}, "value_kind must be"),
+        ({"value_kind": "step=inf"}, "value_kind must be"),
+        ({"value_kind": "step=1e999"}, "value_kind must be"),
+        ({"value_kind": "step= 1"}, "value_kind must be"),
         ({"design": "straddle", "interval": "paper"}, "need a design that follows the quantile"),
         ({"target": "moon"}, "one of population, file"),
     ],
@@ -73,27 +73,27 @@ def test_foreign_json_is_refused() -> None:
     plain = json.loads(SPEC.to_json())
     with pytest.raises(InputError, match="no such setting"):
         RunSpec.from_json(json.dumps({**plain, "seed": 3}))
-    with pytest.raises(InputError, match="of version 3, but of version 99"):
+    with pytest.raises(InputError, match="of version 4, but of version 99"):
         RunSpec.from_json(json.dumps({**plain, "version": 99}))
 
 
 def test_the_declaration_chooses_the_design_once_and_is_then_a_matter_of_the_report() -> None:
-    auto = replace(SPEC, design="auto", values="any")
+    auto = replace(SPEC, design="auto", value_kind="any")
     assert auto.design == "straddle"
     assert isinstance(auto.plan(), StraddlePlan)
-    continuous = RunSpec.from_json(SPEC.to_json().replace('"values":"any"', '"values":"continuous"'))
+    continuous = RunSpec.from_json(SPEC.to_json().replace('"value_kind":"any"', '"value_kind":"continuous"'))
     tuned = replace(continuous, design="auto")
     assert tuned.design == "tuned"
     assert isinstance(tuned.plan(), AutoPlan)
     # A grid changes no question, nor does reading straddled answers as smooth ones; another design does.
     for values in ("whole", "step=1000", "continuous"):
-        again = replace(auto, values=values)
+        again = replace(auto, value_kind=values)
         assert again.design == "straddle"
         assert again.questions == auto.questions
-        assert auto.reported_as(again).values == values
+        assert auto.reported_as(again).value_kind == values
     assert tuned.questions != auto.questions
     # Self-normalised intervals need a path that follows the quantile.
     assert replace(SPEC, design="auto", interval="self-normalized").design == "tuned"
     stops = replace(auto, until_width=3.0)
-    assert replace(stops, values="whole").questions == stops.questions
+    assert replace(stops, value_kind="whole").questions == stops.questions
     assert replace(stops, confidence_level=0.9).questions != stops.questions

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.status import read_status
-from privatile.federation.record import release, verify_record
 from tests.faults.test_federation_faults import rounds_done
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
 

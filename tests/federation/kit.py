@@ -17,11 +17,11 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.randomizer import Coins
 from privatile.client.sources.databases import open_source
 from privatile.federation.connection import Backoff
-from privatile.federation.coordinator.service import Control, CoordinatorService
-from privatile.federation.keys import KeyPair
+from privatile.federation.coordinator.core import CoordinatorCore
+from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.operations.join import JoinOptions, prepare_client
-from privatile.federation.operations.serve import OpenRun, open_run, roster_signers
-from privatile.federation.record import countersign
+from privatile.federation.operations.record import countersign
+from privatile.federation.operations.serve import OpenRun, ServeOptions, coordinator_service, open_run, roster_signers
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, admit, initialize, new_identity
 from privatile.federation.setup.invitation import Invitation, read_enrolment, read_invitation
@@ -29,6 +29,7 @@ from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement, FederationStudy
+from privatile.records.keys import KeyPair
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -99,21 +100,17 @@ class Federation:
     def open_run(self) -> OpenRun:
         return open_run(self.directory)
 
-    def coordinator(self, run: OpenRun, **settings: Any) -> CoordinatorService:
-        return CoordinatorService(
-            self.study,
-            self.directory.key(),
-            run.coordinator,
-            run.journal,
-            urls=[self.directory.settings().url],
-            authority=self.directory.authority.read_text(),
-            signers=roster_signers(self.directory),
-            control=Control(self.directory.path / "control"),
-            backoff=Backoff(longest=0.3),
-            **settings,
-        )
+    def new_core(self, run: OpenRun) -> CoordinatorCore:
+        signers = roster_signers(self.directory)()
+        return CoordinatorCore(self.study, self.directory.key(), run.coordinator, run.journal, signers)
 
-    def client(self, name: str, *, coins: Coins | None = None, **settings: Any) -> ClientService:
+    def coordinator(self, run: OpenRun, *, connect: Any = None, **settings: Any) -> CoordinatorService:
+        """What drives the run, over the kit's broker, or over what `connect` opens."""
+        service = coordinator_service(self.directory, run, ServeOptions(**settings))
+        service.connect, service.backoff = connect or service.connect, Backoff(longest=0.3)
+        return service
+
+    def client(self, name: str, *, coins: Coins | None = None, connect: Any = None, **settings: Any) -> ClientService:
         service = prepare_client(
             self.invitation(name),
             self.sites[name],
@@ -121,7 +118,7 @@ class Federation:
             JoinOptions("value", heartbeat=settings.pop("heartbeat", 1.0), **settings),
             coins=coins,
         )
-        service.backoff = Backoff(longest=0.3)
+        service.connect, service.backoff = connect or service.connect, Backoff(longest=0.3)
         return service
 
     def countersigned(self, record: dict[str, Any], name: str, key: KeyPair | None = None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,16 +14,14 @@ from numpy.typing import NDArray
 
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
-from privatile.federation.coordinator.intake import AnswerIntake
-from privatile.federation.coordinator.service import OpenRounds, rounds_of
+from privatile.federation.coordinator.core import MAX_GRACE, CoordinatorCore
 from privatile.federation.operations.join import JoinOptions, prepare_client
-from privatile.federation.operations.serve import OpenRun, roster_signers
+from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.responder import OpenSiteResponder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import Arrivals, ClientAgreement, FederationStudy
-from privatile.federation.wire import AskMessage
 from tests.federation.kit import Federation, make_study
-from tests.federation.played import Wire
+from tests.federation.played import reply
 
 DAY = 86_400.0
 
@@ -34,7 +32,7 @@ def make_open_study(
     epsilon: float = 1.0,
     records: int = 10_000,
     deadline: float = DAY,
-    values: str = "any",
+    value_kind: str = "any",
     **arrivals: Any,
 ) -> FederationStudy:
     shares = weights or {"north": 0.6, "south": 0.4}
@@ -44,7 +42,7 @@ def make_open_study(
         "patience": 5,
         "design": "open",
         "deadline": deadline,
-        "values": values,
+        "value_kind": value_kind,
         "arrivals": Arrivals(**arrivals),
     }
     return make_study(clients, **settings)
@@ -86,10 +84,9 @@ class OpenFederation(Federation):
         self.rows: dict[str, list[tuple[str, float]]] = {name: [] for name in study.clients}
         self.services: dict[str, ClientService] = {}
         self.run_: OpenRun = self.open_run()
-        self.rounds = rounds_of(study, self.run_.coordinator)
-        assert isinstance(self.rounds, OpenRounds)
-        signers = roster_signers(self.directory)()
-        self.intake = AnswerIntake(study.digest, signers, asked=dict.fromkeys(study.clients, 0), open_ended=True)
+        self.core: CoordinatorCore = self.new_core(self.run_)
+        self.clock = time.time()
+        """The coordinator's clock."""
         for name in study.clients:
             self.write(name)
 
@@ -120,33 +117,29 @@ class OpenFederation(Federation):
     def start(self, name: str, coins: Any = None, **options: Any) -> ClientService:
         """A new process of the site: nothing but the files is known to it."""
         if name in self.services:
-            self.services.pop(name).responder.ledger.close()
+            self.services.pop(name).core.responder.ledger.close()
         read = partial(self.read, name)
         settings = JoinOptions("x", person="id", heartbeat=0.1, **options)
         service = prepare_client(self.invitation(name), self.sites[name], read(), settings, coins=coins, read=read)
-        assert isinstance(service.responder, OpenSiteResponder)
-        service.responder._clock = lambda: self.now
+        assert isinstance(service.core.responder, OpenSiteResponder)
+        service.core.responder._clock = lambda: self.now
         self.services[name] = service
         return service
 
     def open_round(self) -> bytes:
         """Ask the next round; the question as it is sent, empty when the run is over."""
-        questions = self.rounds.questions()
-        if not questions:
-            return b""
-        self.intake.open(questions)
-        return AskMessage.of(self.study.digest, questions).pack(self.directory.key())
+        return self.core.question(self.clock)
 
     def answer(self, name: str, asked: bytes) -> bytes | None:
         """What a site sends back to a question, or nothing."""
-        wire = Wire()
-        asyncio.run(self.services[name]._answer(wire, asked))  # type: ignore[arg-type]
-        return wire.published[-1] if wire.published else None
+        return reply(self.services[name].core, asked)
 
     def close_round(self) -> None:
-        number = self.run_.coordinator.done + 1
-        self.rounds.accept(self.intake, self.run_.journal.evidence_rows(number, self.intake.answers))
-        self.intake.close(self.run_.coordinator.asked)
+        """Let the round's time pass, and that of answers under way: it closes if somebody has answered."""
+        for passed in (self.study.deadline, MAX_GRACE):
+            self.clock += passed
+            if self.core.intake.is_open:
+                self.core.look(self.clock)
 
     def play(self, rounds: int, before: Callable[[int], None] = lambda number: None) -> None:
         """So many rounds, each open for a day; `before` lets people arrive."""
@@ -162,7 +155,7 @@ class OpenFederation(Federation):
             for name in self.services:
                 payload = self.answer(name, asked)
                 if payload is not None:
-                    assert self.intake.offer(name, payload).outcome == "counted"
+                    assert self.core.take(name, payload).outcome == "counted"
             self.close_round()
 
 
@@ -174,4 +167,4 @@ def people(prefix: str, count: int, centre: float = 50.0) -> dict[str, float]:
 
 def spent(federation: OpenFederation, name: str) -> tuple[int, float]:
     """How many people of a site have answered, and the most that one of them has spent."""
-    return federation.services[name].responder.ledger.lifetime_budgets.totals()
+    return federation.services[name].core.responder.ledger.lifetime_budgets.totals()

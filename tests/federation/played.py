@@ -1,35 +1,62 @@
-"""A federation played without a broker: what a coordinator does with questions and answers is up to the test."""
+"""A federation played without a broker: what becomes of questions and answers on their way is up to the test."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privatile.core.messages import Question
+from privatile.core.messages import Answer, Question
+from privatile.federation.coordinator.core import CoordinatorCore
 from privatile.federation.coordinator.intake import AnswerIntake
-from privatile.federation.operations.serve import roster_signers
+from privatile.federation.operations.serve import OpenRun, roster_signers
+from privatile.federation.site.core import SiteCore
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AskMessage
+from privatile.federation.wire import AnswerMessage, AskMessage, Link
 from tests.federation.kit import Federation, make_study
 
 Asked = Mapping[str, Sequence[Question]]
 
 
-class Wire:
-    """A connection that keeps what is published."""
+def reply(site: SiteCore, payload: bytes) -> bytes | None:
+    """What a site sends back to a question."""
+    questions = site.asked(payload)
+    return site.answer(questions) if questions else None
 
-    def __init__(self) -> None:
-        self.published: list[bytes] = []
 
-    @property
-    def nc(self) -> Wire:
-        return self
+def close(core: CoordinatorCore, now: float = 0.0) -> None:
+    """Close the open round at its deadline."""
+    core.begin(now)
+    core.look(now + core.study.deadline)
+    assert not core.intake.is_open, core.paused
 
-    async def publish(self, subject: str, payload: bytes) -> None:
-        self.published.append(payload)
+
+class Table:
+    """A coordinator without a broker, and answers to its open round that no site has given."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.federation = Federation(folder, make_study(2, rounds=10, length=4, **settings), port=4222)
+        self.run: OpenRun = self.federation.open_run()
+        self.core = self.federation.new_core(self.run)
+        self.signer = self.federation.directory.key().public.signer
+        """Whose messages those of the coordinator are."""
+        self.asked = self.next_round()
+
+    def next_round(self, now: float = 0.0) -> Any:
+        assert self.core.question(now)
+        self.asked = self.core.intake.questions
+        return self.asked
+
+    def answer(self, client: str, ones: int = 2, asked: Any = None) -> bytes:
+        study, questions = self.federation.study, (asked or self.asked)[client]
+        answers = [Answer(one, client, ones, Link(one.round, f"{one.round:032x}").position) for one in questions]
+        return AnswerMessage.of(study.digest, answers).pack(self.federation.sites[client].key())
+
+    def take(self, *clients: str) -> None:
+        """Answers of these clients arrive."""
+        for client in clients:
+            self.core.take(client, self.answer(client))
 
 
 def play(
@@ -44,22 +71,16 @@ def play(
     `ask` changes the questions on their way to the sites; `drop` looks at the share of ones and decides whether a count
     is left out. A coordinator that `accepts_any` answer is a changed program; the project's own does not.
     """
-    asyncio.run(_play(federation, ask, drop, accepts_any))
-
-
-async def _play(federation: Federation, ask: Any, drop: Any, accepts_any: bool) -> None:
     run = federation.open_run()
     study, coordinator, key = federation.study, run.coordinator, federation.directory.key()
     intake = AnswerIntake(study.digest, roster_signers(federation.directory)(), {}, {}, dict.fromkeys(study.clients, 0))
-    services = {name: federation.client(name) for name in study.clients}
+    sites = {name: federation.client(name).core for name in study.clients}
     while questions := coordinator.questions():
         asked = ask(questions)
         intake.open(asked if accepts_any else questions)
         payload = AskMessage.of(study.digest, asked).pack(key)
-        for name, service in services.items():
-            wire = Wire()
-            await service._answer(wire, payload)  # type: ignore[arg-type]
-            verdict = intake.offer(name, wire.published[-1])
+        for name, site in sites.items():
+            verdict = intake.offer(name, reply(site, payload) or b"")
             assert verdict.outcome == "counted", verdict
             if drop(name, asked[name][0].round, intake.answers[name].ones[0] / asked[name][0].length):
                 del intake._answers[name]

@@ -15,14 +15,14 @@ from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, SiteRefusal
 from privatile.estimator.schedule import Mode
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.check import check
 from privatile.federation.setup.folder import Directory
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import check_questions
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.study import Arrivals, ClientAgreement, FederationStudy
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import make_authority
 from tests.federation.kit import make_study
 
 VALUES = np.random.default_rng(3).normal(50.0, 10.0, 5000)
@@ -65,9 +65,9 @@ def test_a_level_that_is_refused_takes_the_other_levels_of_its_round_back(tmp_pa
         ask(600)
     with pytest.raises(AlreadyAnswered):
         ask(len(VALUES))
-    assert (site.asked(), site.ledger.position.sequence) == (0, 0)
+    assert (site.account.answered(), site.ledger.position.sequence) == (0, 0)
     ask(400)  # the control
-    assert (site.asked(), site.ledger.position.sequence) == (1000, 2)
+    assert (site.account.answered(), site.ledger.position.sequence) == (1000, 2)
 
 
 @pytest.mark.parametrize(("mode", "step"), [("cohort", 1e-3), ("local", None)])
@@ -101,7 +101,7 @@ def test_an_invitation_shows_every_field_that_a_site_agrees_to(authority: str) -
         "mode": "local",
         "design": "rounds",
         "missing": "drop",
-        "values": "step=250",
+        "value_kind": "step=250",
         "confidence_level": 0.93,
         "deadline": 61.5,
         "quorum": 1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
@@ -23,14 +22,13 @@ from privatile.federation.coordinator.intake import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
 from privatile.federation.operations.status import read_status
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import Hello, Link
+from privatile.federation.wire import LARGEST_ANSWER, Hello, Link, Welcome, read_message
 from privatile.report.dashboard.live import LiveRun
 from privatile.run.locks import lock_folder
 from privatile.run.state import NO_PROCESS, read_alarms
-from tests.federation.test_journal import Port, Table
+from tests.federation.played import Table, close
 
 ROOT = Path(__file__).parents[2]
-NOWHERE: Any = Port()
 
 
 @pytest.fixture
@@ -44,7 +42,7 @@ def held() -> Iterator[contextlib.ExitStack]:
 def table(tmp_path: Path, held: contextlib.ExitStack) -> Table:
     """A coordinator whose deadline is 60 s, as far as the tests' clock goes."""
     made = Table(tmp_path, deadline=60.0, patience=3)
-    made.service.metrics.set("connected", 1)
+    made.core.metrics.set("connected", 1)
     held.enter_context(lock_folder(made.federation.directory.pid_file))
     return made
 
@@ -56,38 +54,26 @@ def hello(table: Table, client: str, *, echo: str | None = None, instance: str =
 def arrive(table: Table, client: str) -> None:
     """A client that is there: its second hello echoes the welcome to the first."""
     key = table.federation.sites[client].key()
-    welcomes: list[str] = []
-
-    async def scene() -> None:
-        intake, greet = table.service._intake, table.service._intake.greet
-
-        def remember(*arguments: Any) -> Any:
-            welcomes.append(arguments[-1])
-            return greet(*arguments)
-
-        intake.greet = remember  # type: ignore[method-assign, assignment]
-        await table.service._on_hello(NOWHERE, client, hello(table, client).pack(key))
-        await table.service._on_hello(NOWHERE, client, hello(table, client, echo=welcomes[0]).pack(key))
-        intake.greet = greet  # type: ignore[method-assign]
-
-    asyncio.run(scene())
+    reply = table.core.greet(client, hello(table, client).pack(key)) or b""
+    welcome = read_message(reply, table.signer, LARGEST_ANSWER)
+    assert isinstance(welcome, Welcome)
+    assert table.core.greet(client, hello(table, client, echo=welcome.nonce).pack(key))
 
 
 def tick(table: Table, opened: float) -> None:
     """One second of the service's own work; the round was opened so many seconds ago."""
-    table.service._opened = time.time() - opened
-    table.service._next_check = 0.0
-    table.service._check_requests()
+    table.core._opened = time.time() - opened
+    table.core.write_notes(time.time())
 
 
-def close(table: Table) -> None:
-    table.service._close_round()
-    table.next_round()
+def next_round(table: Table) -> None:
+    close(table.core)
+    table.next_round(time.time())
 
 
 def told(table: Table) -> tuple[list[str], str]:
     """The alarms as all places tell them, which must agree, and the dashboard's badge."""
-    good, health = table.service.health()
+    good, health = table.core.health()
     live = LiveRun(table.federation.directory.store_file)
     live.refresh()
     status = read_status(table.federation.directory)
@@ -100,9 +86,9 @@ def told(table: Table) -> tuple[list[str], str]:
         if alarm.client is not None:
             worst = next(one.kind for one in status.alarms if one.client == alarm.client)
             assert states[alarm.client] == worst
-    table.service.metrics.text()
+    table.core.metrics.text()
     for kind in ("silent", "waiting", "paused", "quarantined", "two holders"):
-        assert table.service.metrics.value("alarms", kind=kind) == kinds.count(kind)
+        assert table.core.metrics.value("alarms", kind=kind) == kinds.count(kind)
     for client in live.state["clients"]["listed"]:
         assert client["heard"] == status.heard[client["name"]]  # "heard 2 s ago" is the same everywhere
     live.close()
@@ -110,7 +96,7 @@ def told(table: Table) -> tuple[list[str], str]:
 
 
 def test_waiting_silent_paused_and_quarantined_sites_change_everything_at_once(table: Table) -> None:
-    service = table.service
+    core = table.core
     assert told(table) == ([], "running")  # the round has just been opened
     arrive(table, "site0")
     tick(table, 2.0)
@@ -122,32 +108,32 @@ def test_waiting_silent_paused_and_quarantined_sites_change_everything_at_once(t
     assert told(table) == ([], "running")
     tick(table, 61.0)
     assert told(table) == (["silent", "silent"], "silent: site0 and 1 more")
-    for name in ("site0", "site1"):
-        service._on_answer(name, table.answer(name))
-    close(table)
+    table.take("site0", "site1")
+    next_round(table)
     assert told(table) == ([], "running")
-    service._on_answer("site0", table.answer("site0"))
-    close(table)  # at the deadline
+    table.take("site0")
+    next_round(table)  # at the deadline
     assert told(table) == (["silent"], "silent: site1")
-    service._pause("client site1 has been silent for 3 rounds")
+    core.record("paused", "client site1 has been silent for 3 rounds")
+    core.paused = "client site1 has been silent for 3 rounds"
+    core.metrics.set("paused", 1)
     assert told(table) == (["paused", "silent"], "paused")
-    text = CliRunner().invoke(main, ["federation", "status", str(table.federation.directory.path)]).output
+    text = CliRunner().invoke(main, ["status", str(table.federation.directory.path)]).output
     assert "ALARM        paused: client site1 has been silent for 3 rounds" in text
     assert "ALARM        silent: site1: site1 has missed the last round" in text
-    for name in ("site0", "site1"):
-        service._on_answer(name, table.answer(name))
-    close(table)
+    table.take("site0", "site1")
+    next_round(table)
     assert told(table) == ([], "running")
-    service._intake.quarantine("site0", "three bad answers")
-    service._record_quarantine("site0", "three bad answers")
+    core.intake.quarantine("site0", "three bad answers")
+    core._quarantined("site0", "three bad answers")
     assert told(table) == (["quarantined"], "quarantined: site0")
 
 
 def test_an_aborted_run_stays_aborted_whatever_is_noted_after_it(table: Table) -> None:
-    table.service._pause("too few answers")
-    table.service._record_event("aborted", "the run was aborted")
+    table.core.record("paused", "too few answers")
+    table.core.record("aborted", "the run was aborted")
     for _ in range(60):  # more than a page or `status` shows
-        table.service._record_event("broker back", "the broker is connected again")
+        table.core.record("broker back", "the broker is connected again")
     live = LiveRun(table.federation.directory.store_file)
     live.refresh()
     assert read_status(table.federation.directory).state == live.state["status"] == "aborted"
@@ -156,15 +142,14 @@ def test_an_aborted_run_stays_aborted_whatever_is_noted_after_it(table: Table) -
 
 def test_a_paused_run_without_a_process_is_stopped(table: Table, held: contextlib.ExitStack) -> None:
     """At once and everywhere, also where the file itself does not tell: it names a process of another machine."""
-    store = table.service.coordinator.store
+    store = table.core.coordinator.store
     store.execute([("UPDATE writer SET machine = 'another'", ())])
-    table.service._pause("too few answers")
+    table.core.record("paused", "too few answers")
     assert told_outside(table) == ("paused", ["paused"])
     held.close()
     assert told_outside(table) == ("stopped", ["stopped"])
-    text = CliRunner().invoke(main, ["watch", str(table.federation.directory.path), "--once"]).output
-    assert "No process continues this run" in text
-    assert "it cannot be known" not in text
+    text = CliRunner().invoke(main, ["status", str(table.federation.directory.path)]).output
+    assert "ALARM        stopped" in text
 
 
 def test_how_long_ago_something_was_is_said_anew(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,15 +169,14 @@ def test_how_long_ago_something_was_is_said_anew(table: Table, monkeypatch: pyte
 
 
 def test_events_have_their_time_and_round(table: Table) -> None:
-    table.service.journal.note("rejected", "ones is out of range", "site1", 12)
+    table.core.journal.note("rejected", "ones is out of range", "site1", 12)
     line = r"\d\d:\d\d:\d\d rejected site1, round 12: ones is out of range"
     folder = str(table.federation.directory.path)
-    assert re.search(rf"^event        {line}$", CliRunner().invoke(main, ["federation", "status", folder]).output, re.M)
-    assert re.search(rf"^! {line}$", CliRunner().invoke(main, ["watch", folder, "--once"]).output, re.M)
+    assert re.search(rf"^event        {line}$", CliRunner().invoke(main, ["status", folder]).output, re.M)
 
 
 def told_outside(table: Table) -> tuple[str, list[str]]:
-    """The state and the alarms by `status`, and by `watch` and the dashboard, which must agree."""
+    """The state and the alarms by `status` and the dashboard, which must agree."""
     status = read_status(table.federation.directory)
     live = LiveRun(table.federation.directory.path)
     live.refresh()
@@ -203,24 +187,24 @@ def told_outside(table: Table) -> tuple[str, list[str]]:
 
 
 def test_a_lost_broker_is_an_alarm_until_it_is_back(table: Table) -> None:
-    table.service._record_event("no broker", "nothing listens")
+    table.core.record("no broker", "nothing listens")
     assert told(table) == (["no broker"], "no broker")
-    table.service._record_event("broker back", "connected")
+    table.core.record("broker back", "connected")
     assert told(table) == ([], "running")
 
 
 def test_two_holders_are_an_alarm_until_the_client_is_back(table: Table) -> None:
     arrive(table, "site0")
-    service, key = table.service, table.federation.sites["site0"].key()
+    core, key = table.core, table.federation.sites["site0"].key()
     ours = hello(table, "site0")
     twin = hello(table, "site0", instance="2" * 32)
     sent = [ours, twin, altered(ours, echo=twin.nonce)]
     sent.append(altered(twin, echo=sent[-1].nonce))
     for one in sent:
-        asyncio.run(service._on_hello(NOWHERE, "site0", one.pack(key)))
+        core.greet("site0", one.pack(key))
     tick(table, 0.0)
     assert told(table)[0][0] == "two holders"
-    service.journal.hear({"site0": time.time() + 60.0})
+    core.journal.hear({"site0": time.time() + 60.0})
     assert "two holders" not in told(table)[0]
 
 
@@ -276,14 +260,14 @@ def test_check_says_that_the_process_of_a_run_does_not_run(
     assert "the run's process has ended: see the alarms" in said(1)
     (alarm,) = read_status(table.federation.directory).alarms
     assert f"{alarm.title}: {alarm.text}" in said(1)  # one rule for both
-    table.service._record_event("stopped", "the coordinator was stopped; `privatile serve` continues the run")
+    table.core.record("stopped", "the coordinator was stopped; `privatile serve` continues the run")
     text = said(0)  # on request
     assert "note   stopped: the coordinator was stopped" in text
     assert "in order" not in text
 
 
 def test_every_metric_is_there_from_the_start_with_help_and_type(table: Table) -> None:
-    page = table.service.metrics.text().decode()
+    page = table.core.metrics.text().decode()
     for known in COORDINATOR_METRICS:
         name = f"privatile_{known.name}"
         assert re.search(rf"^# HELP {name}(_total)? .+\.?$", page, re.MULTILINE), name
@@ -295,7 +279,7 @@ def test_every_metric_is_there_from_the_start_with_help_and_type(table: Table) -
 
 def of_the_level(table: Table) -> dict[str, float]:
     """The metrics of the level 0.5."""
-    page = table.service.metrics.text().decode()
+    page = table.core.metrics.text().decode()
     return {name: float(value) for name, value in re.findall(r'^privatile_(\w+)\{level="0.5"\} (\S+)$', page, re.M)}
 
 
@@ -303,18 +287,16 @@ def test_no_number_stands_in_place_of_the_estimate_in_the_metrics(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(8):
-        for name in ("site0", "site1"):
-            table.service._on_answer(name, table.answer(name))
-        close(table)
+        table.take("site0", "site1")
+        next_round(table)
     result = table.run.coordinator.result()
-    low, high = result.interval_so_far or result.confidence_interval
+    low, high = result.shown.first.drawn
     found = of_the_level(table)
     assert not result.located
     assert math.isnan(found["estimate"])
     assert found["width"] == high - low
-    for name in ("site0", "site1"):
-        table.service._on_answer(name, table.answer(name))
-    close(table)
+    table.take("site0", "site1")
+    next_round(table)
     located = dataclasses.replace(result, caveats=())
     monkeypatch.setattr(table.run.coordinator, "results", lambda: [located])
     assert of_the_level(table)["estimate"] == result.estimate
@@ -367,9 +349,9 @@ def test_metrics_alarms_and_log_events_are_documented() -> None:
     assert all(f"| `{kind}` |" in page for kind in KINDS)
     folder = ROOT / "src" / "privatile" / "federation"
     said = set()
-    for file in ("coordinator/service.py", "site/service.py"):
+    for file in ("coordinator/core.py", "coordinator/service.py", "site/core.py", "site/service.py"):
         text = (folder / file).read_text()
-        said |= set(re.findall(r'(?:_record_event|\.event|\.begins)\(\s*"([^"]+)"', text))
+        said |= set(re.findall(r'(?:record|\.event|\.begins)\(\s*"([^"]+)"', text))
         said |= set(re.findall(r'\.ends\(\s*"[^"]+", "([^"]+)"', text))
         said |= set(re.findall(r'log\.(?:debug|info|warning|error)\(\s*"([^"]+)"', text))
     assert {"paused", "welcomed", "two holders"} <= said
@@ -385,13 +367,13 @@ def test_by_default_a_silent_site_is_seen_after_a_minute_and_pauses_the_run_with
 
 
 def test_a_stop_on_purpose_is_known_by_what_happened_and_not_by_its_words(table: Table) -> None:
-    store = table.service.coordinator.store
+    store = table.core.coordinator.store
     (killed,) = [alarm for alarm in read_alarms(store, {}, alive=False) if alarm.kind == "stopped"]
     assert (killed.text, killed.was_asked_for) == (NO_PROCESS, False)
     for words in ("the coordinator was stopped", NO_PROCESS):
-        table.service.journal.note("stopped", words)
+        table.core.journal.note("stopped", words)
         (stopped,) = [alarm for alarm in read_alarms(store, {}, alive=False) if alarm.kind == "stopped"]
         assert (stopped.text, stopped.was_asked_for) == (words, True)
-    table.service.journal.note("started", "the coordinator continues the run")
-    table.service.journal.note("no broker", "it is away")
+    table.core.journal.note("started", "the coordinator continues the run")
+    table.core.journal.note("no broker", "it is away")
     assert {alarm.was_asked_for for alarm in read_alarms(store, {}, alive=False)} == {False}

@@ -11,8 +11,8 @@ import pytest
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.keys import KeyPair, verify
-from privatile.federation.wire import AnswerMessage, Hello, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Hello, Link
+from privatile.records.keys import KeyPair, verify
 
 STUDY = "ab" * 32
 KEY = KeyPair.generate()
@@ -31,8 +31,8 @@ def answer(
     key: KeyPair = KEY,
     asked: Question = QUESTION,
 ) -> bytes:
-    digest = question_digest(study, (replace(asked, round=number),))
-    return AnswerMessage.of(study, digest, (Answer("run", number, "a", 0.5, ones),), link(sequence)).pack(key)
+    answered = Answer(replace(asked, round=number), "a", ones, link(sequence).position)
+    return AnswerMessage.of(study, [answered]).pack(key)
 
 
 def signed(body: bytes) -> bytes:

@@ -18,11 +18,19 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.core.messages import Question
 from privatile.errors import LedgerError
 from privatile.estimator.plan import begin
-from privatile.federation.record import Checks, CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.record import canonical, differences, exchanges, sign, transcript_digest
-from privatile.federation.record.verify import check_silence
+from privatile.federation.operations.record import countersign, release, rules_of, verify_record
 from privatile.federation.study import ClientAgreement
 from privatile.federation.wire import question_digest
+from privatile.records import (
+    Checks,
+    CountersignRefused,
+    canonical,
+    check_silence,
+    differences,
+    exchanges,
+    sign,
+    transcript_digest,
+)
 from privatile.result.caveats import interval_caveats
 from privatile.result.result import ConfidenceInterval
 from privatile.run.coordinator import stored_questions
@@ -69,7 +77,7 @@ def test_a_coordinator_that_records_both_questions_is_found(cheated: Federation,
         rows = [(max(0.0, stored.ask.sent - 20.0), stored.round) for stored in store.rounds()]
         store.execute([("UPDATE rounds SET sent = ? WHERE round = ?", row) for row in rows])
         record["body"]["transcript"]["digest"] = transcript_digest(store)
-    record["signatures"]["coordinator"] = sign(record["body"], cheated.directory.key())
+    record["signatures"]["signer"] = sign(record["body"], cheated.directory.key())
     checked = verify_record(record, altered)
     assert any(text.startswith("all 40 signatures of clients hold") for text in checked.passed)
     assert len(checked.failed) == 1
@@ -84,7 +92,6 @@ def test_an_answer_to_another_question_does_not_count(tmp_path: Path) -> None:
 
 
 def test_a_record_that_claims_another_build_cannot_forge_a_figure(cheated: Federation) -> None:
-    """The anytime interval and the density counted as words of that build, which nobody judged: nothing failed."""
 
     def forge(body: dict[str, Any]) -> None:
         body["program"] = "0" * 64
@@ -113,8 +120,6 @@ def test_every_number_of_a_result_must_agree(cheated: Federation, share: float) 
         holder[path[-1]] += 1 if isinstance(value, int) else share * max(error, abs(value))
         found = differences(altered, result, error)
         assert bool(found.settings) + bool(found.figures) == 1, path
-        assert not found.words
-        assert not found.one_sided
     assert not any(differences(result, copy.deepcopy(result), error))
     # A density is per unit of the data: it may be tiny, and its nine digits count all the same.
     tiny = {**result, "density": {"estimate": 1e-12, "relative_error": 0.1}}
@@ -148,13 +153,10 @@ def test_a_coordinator_that_is_silent_about_a_client_beyond_the_patience_is_foun
     assert "ledgers: south (10)" in gaps
     assert "word alone: south in 10 of 12 rounds, at most 10 in a row. Rounds closed with fewer answers" in flagged
     assert "than the quorum of 2: 10." in flagged
-    (caveat,) = [one for one in record["body"]["results"][0]["caveats"] if one["code"] == "much-silence"]
-    assert caveat["text"].startswith(
-        "Silent clients: 1 of 2, most often south (10 of 12 rounds); 500 of the 1,200 records"
-    )
+    assert "much-silence" in record["body"]["results"][0]["caveats"]
     # Negative control: a study with more patience.
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        check_silence(control := Checks(), replace(federation.study, patience=10), exchanges(store), ())
+        check_silence(control := Checks(), rules_of(replace(federation.study, patience=10)), exchanges(store), ())
     assert control.failed == []
     # A client that has countersigned says itself what it had answered.
     (gaps, unknown, flagged) = sorted(

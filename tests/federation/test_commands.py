@@ -24,9 +24,9 @@ from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, operations_page
 from privatile.federation.operations.serve import OpenRun, ServeOptions, open_run, serve_run
-from privatile.federation.operations.status import Status
 from privatile.federation.operations.units import HARDENING, RESTARTS, systemd_unit
 from privatile.federation.setup.broker import free_port, running_broker
+from privatile.run.status import RunStatus
 from tests.federation.kit import PATIENCE, Federation, make_study, start, until
 
 pytestmark = pytest.mark.network
@@ -48,8 +48,9 @@ def finish(process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> int:
 def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     made = call(
-        "federation", "init", str(folder), "--client", "north", "--client", "south", "--epsilon", "1", "--epsilon",
-        "south=2", "--records", "2000", "--range", "0", "100", "--rounds", "60", "--port", str(free_port()),
+        "federation", "init", str(folder), "--add-client", "north", "--add-client", "south", "--epsilon", "1",
+        "--epsilon", "south=2", "--records", "2000", "--range", "0", "100", "--rounds", "60",
+        "--port", str(free_port()),
     )  # fmt: skip
     assert made.exit_code == 0, made.output
     assert "it holds no secret" in made.output
@@ -68,7 +69,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
         assert admitted.exit_code == 0, admitted.output
         np.savetxt(invitation.with_name("data.csv"), rng.normal(center, 10.0, 2100), header="x", comments="")
     assert "in order" in call("federation", "check", str(folder)).output
-    assert "not begun" in call("federation", "status", str(folder)).output
+    assert "not begun" in call("status", str(folder)).output
     ops = free_port()
     serve = start("serve", str(folder), "--ops-port", str(ops), log=tmp_path / "serve.log")
     joins = [
@@ -91,7 +92,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
     assert "95% interval" in told
     assert str(folder / "run.db") in told
     assert "The study is finished" in (tmp_path / "north.log").read_text()
-    status = json.loads(call("federation", "status", str(folder), "--json").output)
+    status = json.loads(call("status", str(folder), "--json").output)
     assert status["state"] == "finished"
     assert status["done"] <= 60
     record = tmp_path / "record.json"
@@ -125,7 +126,7 @@ def test_from_an_empty_folder_to_a_verified_record(tmp_path: Path) -> None:
 
 
 def test_epsilon_has_no_default(tmp_path: Path) -> None:
-    told = call("federation", "init", str(tmp_path / "f"), "--client", "a", "--records", "500", "--range", "0", "1")
+    told = call("federation", "init", str(tmp_path / "f"), "--add-client", "a", "--records", "500", "--range", "0", "1")
     assert told.exit_code == 2
     assert "never by default" in told.output
     assert not (tmp_path / "f").exists()
@@ -223,7 +224,7 @@ def test_store_of_another_study_and_study_edited_in_mid_run(tmp_path: Path) -> N
 def test_an_expired_certificate_is_reported_before_anything_starts(tmp_path: Path) -> None:
     import datetime
 
-    from privatile.federation.setup.certificates import issue_broker
+    from privatile.run.certificates import issue_broker
 
     federation = Federation(tmp_path, make_study(1))
     directory, files = federation.directory, federation.directory.broker_files
@@ -311,7 +312,7 @@ def test_one_coordinator_per_folder(tmp_path: Path) -> None:
             time.sleep(0.1)
         with pytest.raises(InputError, match="already running"):
             serve_briefly(federation)
-        assert " running " in call("watch", str(federation.directory.path), "--once").output
+        assert "state        running, process" in call("status", str(federation.directory.path)).output
         told = call("federation", "stop", str(federation.directory.path))
         assert told.exit_code == 0, told.output
         assert finish(first) == 0
@@ -323,9 +324,7 @@ def test_one_coordinator_per_folder(tmp_path: Path) -> None:
         if line.startswith("{"):
             assert {"at", "level", "event"} <= set(json.loads(line))
     assert call("federation", "stop", str(federation.directory.path)).exit_code == 2
-    watched = call("watch", str(federation.directory.path), "--once").output
-    assert " stopped " in watched
-    assert "alive" not in watched
+    assert "state        stopped, no coordinator running" in call("status", str(federation.directory.path)).output
 
 
 def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
@@ -334,13 +333,12 @@ def test_resume_and_abort_without_a_coordinator(tmp_path: Path) -> None:
     run.journal.quarantine("site1", "a reason")
     run.store.close()
     folder = str(federation.directory.path)
-    assert "quarantined  site1: a reason" in call("federation", "status", folder).output
+    assert "quarantined  site1: a reason" in call("status", folder).output
     assert call("federation", "resume", folder, "--readmit", "west").exit_code == 2
     assert call("federation", "resume", folder, "--readmit", "site1").exit_code == 0
-    assert "quarantined" not in call("federation", "status", folder).output
+    assert "quarantined" not in call("status", folder).output
     assert call("federation", "abort", folder, "--yes").exit_code == 0
-    assert "aborted" in call("federation", "status", folder).output
-    assert " aborted " in call("watch", folder, "--once").output
+    assert "state        aborted" in call("status", folder).output
 
 
 def test_metrics_and_health_pages() -> None:
@@ -405,11 +403,11 @@ def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, deadline=60.0))
     federation.write_data()
     folder = str(federation.directory.path)
-    assert "heard" not in call("federation", "status", folder).output  # nobody has listened yet
+    assert "heard" not in call("status", folder).output  # nobody has listened yet
     started = [federation.start_serve(), federation.start_join("site0")]
     try:
         limit = time.monotonic() + PATIENCE
-        while "site0, heard" not in (told := call("federation", "status", folder).output):
+        while "site0, heard" not in (told := call("status", folder).output):
             assert time.monotonic() < limit, told
             assert started[1].poll() is None, (tmp_path / "site0.log").read_text()
             time.sleep(0.2)
@@ -419,7 +417,7 @@ def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:
             finish(process)
     assert "rounds       0 of" in told
     assert "client       site1, not heard yet" in told
-    heard = json.loads(call("federation", "status", folder, "--json").output)["heard"]
+    heard = json.loads(call("status", folder, "--json").output)["heard"]
     assert abs(heard["site0"] - time.time()) < PATIENCE
     assert heard["site1"] is None
 
@@ -427,7 +425,7 @@ def test_status_says_who_was_heard_and_who_is_missing(tmp_path: Path) -> None:
 def test_status_of_many_lists_the_missing_first() -> None:
     now = time.time()
     heard: dict[str, float | None] = {f"site{k}": now - k for k in range(50)} | {"lost": None}
-    status = Status("run", "running", (0.5,), 0, 10, 1, {}, {}, (), heard, ())
+    status = RunStatus("run", "running", (0.5,), 0, 10, process=1, heard=heard, sign_of_life="heard")
     lines = [line for line in status.to_text().splitlines() if line.startswith("client")]
     assert lines[0] == "client       lost, not heard yet"
     assert lines[1].startswith("client       site49, heard ")
@@ -440,7 +438,7 @@ def test_status_reads_while_the_run_writes(tmp_path: Path) -> None:
     writer = sqlite3.connect(federation.directory.store_file)
     writer.execute("BEGIN IMMEDIATE")
     try:
-        assert "6 of 6" in call("federation", "status", str(federation.directory.path)).output
+        assert "6 of 6" in call("status", str(federation.directory.path)).output
     finally:
         writer.rollback()
         writer.close()

@@ -32,10 +32,10 @@ def test_a_restored_ledger_stops_then_marks_what_it_lost_as_spent(tmp_path: Path
 
     async def part(client: ClientService, coordinator: CoordinatorService, run: OpenRun, rounds: int) -> None:
         wanted = run.coordinator.done + rounds  # a fast machine is further on than it was told
-        given = client.responder.link().sequence + rounds  # and a slow one closes rounds without the client
+        given = client.core.responder.link().sequence + rounds  # and a slow one closes rounds without the client
 
         def far_enough() -> bool:
-            return run.coordinator.done >= wanted and client.responder.link().sequence >= given
+            return run.coordinator.done >= wanted and client.core.responder.link().sequence >= given
 
         async with tasks(client.run(), federation.client("site0").run(), coordinator.run()) as running:
             await until(lambda: far_enough() or any(one.done() for one in running))

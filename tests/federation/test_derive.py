@@ -15,8 +15,8 @@ from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.operations.commands import abort_run
 from privatile.federation.operations.folders import derive
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.status import read_status
-from privatile.federation.record import release, verify_record
 from privatile.federation.setup.check import check
 from privatile.federation.setup.folder import Directory, admit
 from privatile.federation.setup.invitation import read_enrolment
@@ -58,7 +58,7 @@ def begun(folder: Path, rounds: int = 400, **settings: Any) -> Federation:
             async with tasks(coordinator.run(), lost.run(), *(one.run() for one in others)) as (work, *_):
                 await until(lambda: run.coordinator.done >= 4)
                 lost.stop()
-                await until(lambda: bool(coordinator._paused_for))
+                await until(lambda: bool(coordinator.core.paused))
                 coordinator.stop()
                 await work
         run.store.close()
@@ -76,8 +76,8 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     assert not path.exists()
     abort_run(old)
     before = files(old.path)
-    told = call("federation", "derive", str(old.path), str(path), "--without", "site1", "--weight", "site0=0.25",
-                "--weight", "site2=0.75")  # fmt: skip
+    told = call("federation", "derive", str(old.path), str(path), "--without", "site1",
+                "--client-weights", "site0=0.25", "--client-weights", "site2=0.75")  # fmt: skip
     assert told.exit_code == 0, told.output
     assert "ANOTHER ONE: the quantile of the mixture of these clients, without site1." in told.output
     assert files(old.path) == before  # the old folder is only read
@@ -109,7 +109,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     asyncio.run(new.run()).store.close()
     record = release(new.directory)
     assert verify_record(record, new.directory.store_file).failed == []
-    assert "site1" not in record["body"]["results"][0]["estimand"]
+    assert "site1" not in [one["name"] for one in record["body"]["results"][0]["clients"]]
     for name in study.clients:
         with federation.ledger(name) as ledger:
             runs = dict(ledger.execute("SELECT run, sum(length) FROM answers GROUP BY run").fetchall())

@@ -27,7 +27,7 @@ TOLD = "client north lie on heaps"
 def study(values: str = "continuous", sites: int = 4) -> FederationStudy:
     names = ("north", "south", "east", "west")[:sites]
     clients = {name: ClientAgreement(1.0, 1.0 / sites, 1_000) for name in names}
-    return make_study(clients, 40, values=values, identity="a" * 12)
+    return make_study(clients, 40, value_kind=values, identity="a" * 12)
 
 
 def opened(asked: FederationStudy, values: object, ledger: Ledger) -> SiteResponder:
@@ -83,7 +83,7 @@ def test_the_error_in_rank_of_the_agreed_records() -> None:
 def test_a_site_of_an_open_study_when_it_starts(
     declared: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}, values=declared))
+    federation = OpenFederation(tmp_path, make_open_study({"north": 1.0}, value_kind=declared))
     federation.arrive("north", {f"p{k}": float(age) for k, age in enumerate(AGES)})
     federation.start("north")
     assert (TOLD in caplog.text) == (declared == "continuous")

@@ -16,10 +16,10 @@ import pytest
 
 from privatile.errors import BrokerError
 from privatile.federation import wire
-from privatile.federation.connection import Connection, CoordinatorPort, Msg, connected
-from privatile.federation.keys import KeyPair
+from privatile.federation.connection import Connection, Msg, NatsCoordinator, connected
 from privatile.federation.setup.permissions import CLIENT_LIMITS, client_permissions, coordinator_permissions
 from privatile.federation.wire import Hello, Link
+from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
@@ -77,19 +77,19 @@ def bodies(stream_subject: str, target: str) -> list[bytes]:
 @contextlib.asynccontextmanager
 async def coordinator_port(
     federation: Federation,
-) -> AsyncIterator[tuple[Connection, CoordinatorPort, list[tuple[str, bytes]]]]:
+) -> AsyncIterator[tuple[Connection, NatsCoordinator, list[tuple[str, bytes]]]]:
     heard: list[tuple[str, bytes]] = []
 
-    async def on_hello(port: CoordinatorPort, client: str, payload: bytes) -> None:
+    async def on_hello(client: str, payload: bytes) -> None:
         heard.append((f"hello {client}", payload))
 
     async with connect_as(federation, "coordinator") as connection:
-        port = CoordinatorPort(connection, federation.study.identity)
+        port = NatsCoordinator(connection, federation.study.identity)
         await port.open(lambda client, payload: heard.append((f"answer {client}", payload)), on_hello)
         yield connection, port, heard
 
 
-async def ask_until_heard(port: CoordinatorPort, heard: Callable[[bytes], bool]) -> None:
+async def ask_until_heard(port: NatsCoordinator, heard: Callable[[bytes], bool]) -> None:
     """Ask anything until somebody hears it: under load a broker confirms subscriptions before they are in force."""
     async with asyncio.timeout(PATIENCE):
         for number in itertools.count():
@@ -189,7 +189,7 @@ def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) 
                     await until(lambda: coordinator.metrics.value("unsigned", client="site0") >= 20)
                 # The operator's ten, one of which may be read from storage too; mallory's would be 20 more.
                 assert coordinator.metrics.value("unsigned", client="site1") in (10, 11)
-                assert not coordinator._intake.quarantined
+                assert not coordinator.core.intake.quarantined
                 assert coordinator.metrics.value("restored_questions") == 0
                 async with tasks(*(federation.client(name).run() for name in study.clients)):
                     assert await asyncio.wait_for(work, PATIENCE) == "finished"
@@ -250,13 +250,13 @@ def test_a_replaced_question_is_restored_and_hides_no_question(
             await operator.nc.publish(ask, b"rubbish")
             await until(lambda: coordinator.metrics.value("restored_questions") >= 1)
             stream = wire.ask_stream(federation.study.identity)
-            while await operator.last(stream, ask) != coordinator._ask:
+            while await operator.last(stream, ask) != coordinator.core.asked:
                 await asyncio.sleep(0.02)
             monkeypatch.setattr("privatile.federation.coordinator.service.TICK", 3600.0)
             await asyncio.sleep(0.15)  # from here on nothing is restored
             before = client.metrics.value("answers")
             for _ in range(3):  # the question and rubbish arrive together
-                await operator.nc.publish(ask, coordinator._ask)
+                await operator.nc.publish(ask, coordinator.core.asked)
                 await operator.nc.publish(ask, b"rubbish")
             await operator.nc.flush()
             await until(lambda: client.metrics.value("answers") > before)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from privatile.federation.record import release, verify_record
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.setup.folder import revoke
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 

@@ -14,11 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.core.messages import LARGEST_LENGTH, Answer, Question
+from privatile.core.messages import LARGEST_LENGTH, Answer, Position, Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.keys import KeyPair
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.status import run_results
-from privatile.federation.record import canonical, read_record, release, verify_record, write_record
 from privatile.federation.site.limits import check_questions
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire import (
@@ -27,9 +26,10 @@ from privatile.federation.wire import (
     MOST_LEVELS,
     AnswerMessage,
     AskMessage,
-    Link,
     read_message,
 )
+from privatile.records import canonical, read_record, write_record
+from privatile.records.keys import KeyPair
 from tests.federation.kit import Federation, make_study
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -119,23 +119,26 @@ def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> No
 def test_the_most_levels_fit_into_an_answer() -> None:
     key = KeyPair.generate()
     answers = tuple(
-        Answer("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, "n" * 40, (k + 2 / 3) / 1e5, LARGEST_LENGTH)
+        Answer(
+            Question("f" * 12 + "-" + "f" * 16, LARGEST_LENGTH, (k + 2 / 3) / 1e5, 0.0, LARGEST_LENGTH),
+            "n" * 40,
+            LARGEST_LENGTH,
+            Position(LARGEST_LENGTH),
+        )
         for k in range(MOST_LEVELS)
     )
-    payload = AnswerMessage.of("0" * 64, "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)).pack(key)
-    assert read_message(payload, key.public.signer, LARGEST_ANSWER) == AnswerMessage.of(
-        "0" * 64, "0" * 64, answers, Link(LARGEST_LENGTH, "0" * 32)
-    )
+    message = AnswerMessage.of("0" * 64, answers)
+    assert read_message(message.pack(key), key.public.signer, LARGEST_ANSWER) == message
 
 
 def test_init_takes_several_levels(tmp_path: Path) -> None:
     folder = tmp_path / "fed"
     call(
-        "federation", "init", str(folder), "--client", "north", "--epsilon", "1", "--records", "3000", "--range", "0",
-        "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
+        "federation", "init", str(folder), "--add-client", "north", "--epsilon", "1", "--records", "3000", "--range",
+        "0", "100", "--rounds", "60", "--q", "0.1", "--q", "0.5", "--q", "0.9",
     )  # fmt: skip
     assert load_study(folder / "study.toml").levels == LEVELS
-    assert "levels" in call("federation", "status", str(folder))
+    assert "levels" in call("status", str(folder))
     shown = call(
         "enroll", str(folder / "invitations" / "north.json"), "--site", str(tmp_path / "site"), "--max-epsilon", "1"
     )
@@ -200,12 +203,12 @@ def test_record_status_and_report_show_every_level(finished: Federation, tmp_pat
     for level in LEVELS:
         assert any(f"at level {level:g} is the one the counts give" in text for text in checked.passed)
     assert any("all 40 signatures" in text for text in checked.passed)  # one per round and client, over all its counts
-    assert "levels       0.1, 0.5, 0.9\n" in call("federation", "status", folder)
-    assert json.loads(call("federation", "status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
+    assert "levels       0.1, 0.5, 0.9\n" in call("status", folder)
+    assert json.loads(call("status", folder, "--json"))["levels"] == [0.1, 0.5, 0.9]
     call("report", folder, "-o", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    for one in results:
-        assert one["estimand"] in page
+    for result in run_results(finished.directory):
+        assert result.estimand in page
 
 
 @pytest.mark.parametrize("level_index", range(3))
@@ -213,7 +216,7 @@ def test_tampering_with_any_level_is_found(finished: Federation, level_index: in
     record = copy.deepcopy(release(finished.directory))
     record["body"]["results"][level_index]["confidence_interval"]["low"] += 1e-6
     signature = finished.directory.key().sign(canonical(record["body"]))
-    record["signatures"]["coordinator"] = base64.b64encode(signature).decode()
+    record["signatures"]["signer"] = base64.b64encode(signature).decode()
     (failed,) = verify_record(record, finished.directory.store_file).failed
     assert f"at level {LEVELS[level_index]:g}" in failed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import secrets
 import selectors
 import weakref
 from collections.abc import Callable, Coroutine
@@ -15,9 +14,10 @@ from typing import Any
 import nats
 import pytest
 
-from privatile.federation import wire
-from privatile.federation.connection import MOST_CAUSES, Connection, connected
-from tests.federation.test_journal import Table
+from privatile.errors import BrokerError
+from privatile.federation.connection import MOST_CAUSES, connected
+from tests.federation.memory import Broker, SiteEnd
+from tests.federation.played import Table
 
 DEADLINE = 30.0
 
@@ -34,6 +34,10 @@ class Clock(selectors.DefaultSelector):
         return found
 
 
+def nowhere(on_lost: Callable[[], None]) -> Any:
+    raise BrokerError("nothing listens")
+
+
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     clock = Clock()
     loop = asyncio.SelectorEventLoop(clock)
@@ -42,57 +46,43 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
         runner.run(scene())
 
 
-class Port:
-    """A coordinator's connection with a broker that keeps what it is given."""
-
-    def __init__(self, answers: dict[str, bytes]) -> None:
-        self.lost = asyncio.Event()
-        self.answers = answers
-        self.question = b""
-
-    async def ask(self, payload: bytes) -> str:
-        self.question = payload
-        return ""
-
-    async def stored_question(self) -> bytes:
-        return self.question
-
-    async def stored_answer(self, client: str) -> bytes | None:
-        return self.answers.get(client)
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_deadline_begins_anew_after_a_lost_connection_or_a_restart(tmp_path: Path, restarted: bool) -> None:
     """Clients come back after the coordinator does. Measured from the first question, a round would be closed before
     they can answer, and their silence would count against the study's patience."""
-    table = Table(tmp_path, deadline=DEADLINE)
+    table, broker = Table(tmp_path, deadline=DEADLINE), Broker()
 
     async def scene() -> None:
-        run, service = table.run, table.service
-        first = Port({})
-        session = asyncio.create_task(service._session(first))  # type: ignore[arg-type]
-        for client in ("site0", "site1"):  # the first round needs every client
-            service._on_answer(client, table.answer(client))
-        while service.coordinator.done < 1:
+        run, core = table.run, table.core
+        service = table.federation.coordinator(run, connect=broker.coordinator)
+        service.core = core
+        session = asyncio.create_task(service.run())
+        table.take("site0", "site1")  # the first round needs every client
+        while core.coordinator.done < 1:
             await asyncio.sleep(1.0)
-        table.asked = service._intake.questions
-        kept = {"site0": table.answer("site0")}
-        service._on_answer("site0", kept["site0"])
+        table.asked = core.intake.questions
+        broker.answers["site0"] = table.answer("site0")
+        table.take("site0")
         await asyncio.sleep(DEADLINE - 10.0)
-        assert service.coordinator.done == 1, "the deadline has not come"
-        first.lost.set()
-        await session
+        assert core.coordinator.done == 1, "the deadline has not come"
+        service.connect = nowhere
+        broker.lose()
         await asyncio.sleep(2 * DEADLINE)
         if restarted:
+            service.stop()
+            await session
             run.store.close()
             run = table.federation.open_run()
             service = table.federation.coordinator(run)
-        session = asyncio.create_task(service._session(Port(kept)))  # type: ignore[arg-type]
+            core = service.core
+        service.connect = broker.coordinator
+        if restarted:
+            session = asyncio.create_task(service.run())
         await asyncio.sleep(DEADLINE - 2.0)
-        assert service.coordinator.done == 1, "the deadline has begun anew"
-        assert list(service._intake.answers) == ["site0"], "and what was answered counts"
+        assert core.coordinator.done == 1, "the deadline has begun anew"
+        assert list(core.intake.answers) == ["site0"], "and what was answered counts"
         await asyncio.sleep(4.0)
-        assert service.coordinator.done == 2
+        assert core.coordinator.done == 2
         service.stop()
         await session
         run.store.close()
@@ -100,51 +90,29 @@ def test_a_deadline_begins_anew_after_a_lost_connection_or_a_restart(tmp_path: P
     play(scene)
 
 
-class Broker:
-    """A site's connection: replies to its hellos as the coordinator does, and keeps one question or none."""
-
-    def __init__(self, table: Table, kept: bytes | None) -> None:
-        self.table, self.kept = table, kept
-        self.answers: list[bytes] = []
-        self._heard: dict[str, Callable[[Any], Coroutine[Any, Any, None]]] = {}
-
-    async def subscribe(self, subject: str, cb: Callable[[Any], Coroutine[Any, Any, None]]) -> SimpleNamespace:
-        self._heard[subject] = cb
-        return SimpleNamespace(pending_msgs=0)
-
-    async def request(self, subject: str, payload: bytes, timeout: float) -> SimpleNamespace:
-        if self.kept is None:
-            return SimpleNamespace(headers={"Status": "404"}, data=b"")
-        return SimpleNamespace(headers=None, data=self.kept)
-
-    async def publish(self, subject: str, payload: bytes) -> None:
-        federation = self.table.federation
-        identity = federation.study.identity
-        if subject != wire.hello_subject(identity, "site0"):
-            self.answers.append(payload)
-            return
-        greeting = self.table.service._intake.greet("site0", payload, 0, secrets.token_hex(16))
-        assert greeting is not None
-        welcome = greeting.welcome.pack(federation.directory.key())
-        await self._heard[wire.welcome_subject(identity, "site0")](SimpleNamespace(data=welcome))
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_broker_that_keeps_no_question_is_left(tmp_path: Path, keeps: bool) -> None:
     """A welcomed site has been asked something: where nothing is kept the connection, or the broker, is not the one
     that the coordinator uses, and the site connects again. One that keeps the question is the control."""
-    table = Table(tmp_path)
+    table, broker = Table(tmp_path), Broker()
 
     async def scene() -> None:
-        broker = Broker(table, table.service._ask if keeps else None)
-        site = table.federation.client("site0", heartbeat=0.01)
-        connection = Connection(broker, asyncio.Event(), [])  # type: ignore[arg-type]
-        session = asyncio.create_task(site._session(connection))
-        left, _ = await asyncio.wait([session], timeout=0.5 if keeps else 5.0)
-        assert bool(left) != keeps
-        assert bool(broker.answers) == keeps
-        site.stop()
-        await session
+        site = table.federation.client("site0", heartbeat=0.01, connect=broker.site("site0"))
+        end = SiteEnd(broker, "site0")
+        if keeps:
+            broker.question = table.core.asked
+
+        async def greet(client: str, payload: bytes) -> None:
+            await end.on_welcome(table.core.greet(client, payload) or b"")
+
+        async with broker.coordinator(lambda: None) as other:
+            await other.open(lambda *answer: None, greet)
+            session = asyncio.create_task(site._session(end))
+            left, _ = await asyncio.wait([session], timeout=0.5 if keeps else 5.0)
+            assert bool(left) != keeps
+            assert bool(broker.answers) == keeps
+            site.stop()
+            await session
         site._worker.shutdown()
 
     asyncio.run(scene())

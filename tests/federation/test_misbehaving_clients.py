@@ -3,63 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
 from privatile.federation import wire as wire
+from privatile.federation.coordinator.service import Control
 from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
-from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import AskMessage, Link
+from privatile.federation.wire import AskMessage
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
-from tests.federation.played import Wire
+from tests.federation.played import reply
 
 pytestmark = pytest.mark.network
 
 
-class Answering(ClientService):
-    """A client whose answers pass through the test's hands."""
-
-    twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
-
-    async def _answer(self, connection: Any, payload: bytes) -> None:
-        inner = self.responder
-
-        class Twisted:
-            message = SiteResponder.message
-
-            def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-                answers, link = inner.answer(questions)
-                changed = service.twist(questions[0].round, answers)
-                if changed is None:
-                    raise asyncio.CancelledError
-                return changed, link
-
-        service = self
-        self.responder = Twisted()  # type: ignore[assignment]
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                await super()._answer(connection, payload)
-        finally:
-            self.responder = inner
-
-
 def twisted(
     federation: Federation, name: str, twist: Callable[[int, tuple[Answer, ...]], tuple[Answer, ...] | None]
-) -> Answering:
+) -> ClientService:
+    """A client whose answers pass through the test's hands; None: it does not answer."""
     client = federation.client(name)
-    client.__class__ = Answering
-    assert isinstance(client, Answering)
-    client.twist = twist
+    responder = client.core.responder
+    give = responder.answer
+
+    def answer(questions: Sequence[Question]) -> tuple[Answer, ...]:
+        changed = twist(questions[0].round, give(questions))
+        if changed is None:
+            raise SiteRefusal("not now")
+        return changed
+
+    responder.answer = answer  # type: ignore[method-assign]
     return client
 
 
@@ -85,10 +64,8 @@ def test_unusable_answers_are_rejected_then_quarantined_until_the_client_is_read
                     await asyncio.wait_for(liar.run(), PATIENCE)
                 await until(lambda: "quarantined: site1" in (coordinator.health()[1]["paused"] or ""))
                 lying = False
-                from privatile.federation.coordinator.service import Control
-
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._intake.quarantined)
+                await until(lambda: not coordinator.core.intake.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, PATIENCE) == "finished"
         return run
@@ -145,21 +122,16 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         }
         spent = federation.ledger("site0").position
         fresh = federation.client("site0")
-        fresh._welcomed = True
-        wire_end = Wire()
-        published = wire_end.published
         for question in forged.values():
             message = AskMessage.of(study.digest, {"site0": (question,)})
-            await fresh._on_ask(wire_end, message.pack(key))  # type: ignore[arg-type]
+            assert reply(fresh.core, message.pack(key)) is None
         changed = AskMessage.of("f" * 64, {"site0": (good,)})
-        await fresh._on_ask(wire_end, changed.pack(key))  # type: ignore[arg-type]
-        assert published == []
+        assert reply(fresh.core, changed.pack(key)) is None
         assert federation.ledger("site0").position == spent
-        await fresh._on_ask(wire_end, AskMessage.of(study.digest, {"site0": (good,)}).pack(key))  # type: ignore[arg-type]
-        (payload,) = published
+        payload = reply(fresh.core, AskMessage.of(study.digest, {"site0": (good,)}).pack(key)) or b""
         answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
         assert isinstance(answer, wire.AnswerMessage)
-        assert answer.answers[0].ones == first.ones[0]  # the identical question gets the stored count
+        assert answer.counts[0].ones == first.ones[0]  # the identical question gets the stored count
         return fresh
 
     with caplog.at_level(logging.WARNING, logger="privatile"):
@@ -174,13 +146,11 @@ def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Pa
     with pytest.raises(SiteRefusal, match="at least 5"):
         limits.check_length(Question("r", 1, 0.5, 50.0, 4))
     federation = Federation(tmp_path, make_study(1, rounds=5, length=4))
+    federation.sites["site0"].limits_file.write_text("max_epsilon = 1.0\nmin_cohort = 5\n")
     study, key, client = federation.study, federation.directory.key(), federation.client("site0")
-    client.limits, client._welcomed = limits, True
-    wire_end = Wire()
-    for length, answers in ((4, 0), (5, 1)):
+    for length, answers in ((4, False), (5, True)):
         asked = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})
-        asyncio.run(client._on_ask(wire_end, asked.pack(key)))  # type: ignore[arg-type]
-        assert len(wire_end.published) == answers
+        assert (reply(client.core, asked.pack(key)) is not None) == answers
     assert client.metrics.value("refused") == 1
 
 

@@ -5,7 +5,6 @@ Real sites with their ledgers, a real run file and the coordinator's own intake,
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sqlite3
@@ -21,17 +20,15 @@ import pytest
 import privatile
 from privatile.errors import StoreError
 from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.serve import roster_signers
-from privatile.federation.record.countersignature import CountersignRefused
-from privatile.federation.record.record import release
-from privatile.federation.record.verify import Checks, verify_record
-from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AskMessage, Link
+from privatile.federation.wire import Link
+from privatile.records import Checks, CountersignRefused
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation, make_study
-from tests.federation.played import Wire
+from tests.federation.played import close, reply
 
 RECORDS, ROUNDS = 1200, 20
 
@@ -54,41 +51,26 @@ def play(
     The coordinator is started anew after rounds `restarts`. A `trusting` one is a changed program: it believes that no
     coin was drawn in any round without an answer. Gives what south was asked, by round.
     """
-    return asyncio.run(_play(federation, absent, lost, restarts, trusting))
-
-
-async def _play(
-    federation: Federation,
-    absent: Collection[int],
-    lost: Collection[int],
-    restarts: Collection[int],
-    trusting: bool,
-) -> dict[int, int]:
-    key = federation.directory.key()
-    services: dict[str, ClientService] = {name: federation.client(name) for name in federation.study.clients}
+    sites = {name: federation.client(name).core for name in federation.study.clients}
     run = federation.open_run()
-    service = federation.coordinator(run)
+    core = federation.new_core(run)
     asked = {}
-    while service._open_round():
-        intake, number = service._intake, service.coordinator.done + 1
-        payload = AskMessage.of(federation.study.digest, intake.questions).pack(key)
-        for name, site in services.items():
-            wire = Wire()
-            if not (name == "south" and number in absent):
-                await site._answer(wire, payload)  # type: ignore[arg-type]
-            if wire.published and not (name == "south" and number in lost):
-                assert intake.offer(name, wire.published[-1]).outcome == "counted"
+    while payload := core.question(0.0):
+        intake, number = core.intake, core.coordinator.done + 1
+        for name, site in sites.items():
+            answer = None if name == "south" and number in absent else reply(site, payload)
+            if answer is not None and not (name == "south" and number in lost):
+                assert core.take(name, answer).outcome == "counted"
         asked[number] = sum(question.length for question in intake.questions["south"])
         if trusting and "south" in intake.answers:
             seen = intake.answers["south"].ledger
             intake._links["south"] = Link(seen.sequence - len(intake.questions["south"]), seen.hash)
-        service._close_round()
+        close(core)
         if number in restarts:
             run.store.close()
             run = federation.open_run()
-            service = federation.coordinator(run)
-    service.coordinator.finish()
-    run.journal.note("finished", "all rounds are done")
+            core = federation.new_core(run)
+    core.end(stopped=False)
     run.store.close()
     return asked
 

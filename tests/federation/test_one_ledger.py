@@ -63,7 +63,7 @@ def join(path: Path, site: Path | None = None, column: str | None = None) -> Cli
 
 def answer_all(service: ClientService) -> None:
     for number in range(1, 11):
-        service.responder.answer([Question(service.study.run, number, 0.5, 50.0, PEOPLE // 10)])
+        service.core.responder.answer([Question(service.core.study.run, number, 0.5, 50.0, PEOPLE // 10)])
 
 
 def test_two_invitations_under_two_names_do_not_ask_a_record_twice(tmp_path: Path) -> None:

@@ -21,8 +21,20 @@ from tests.federation.open_kit import DAY, OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
 
-CLIENTS = ("--client", "north", "--client", "south", "--epsilon", "1", "--records", "500", "--range", "0", "100")
-WEIGHTS = ("--weight", "north=0.6", "--weight", "south=0.4")
+CLIENTS = (
+    "--add-client",
+    "north",
+    "--add-client",
+    "south",
+    "--epsilon",
+    "1",
+    "--records",
+    "500",
+    "--range",
+    "0",
+    "100",
+)
+WEIGHTS = ("--client-weights", "north=0.6", "--client-weights", "south=0.4")
 
 
 def call(*arguments: str) -> Result:
@@ -39,7 +51,7 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
     assert (study.design, study.rounds, study.spec.design, study.weighting) == ("open", 0, "open", "given")
     assert study.spec.end is not None
     assert study.spec.end.date == "2036-12-31T00:00:00Z"
-    shown = call("federation", "status", folder).output
+    shown = call("status", folder).output
     assert "rounds       0, as many as it takes" in shown
     add_client(Directory(Path(folder)), "west", 1.0, 100, 0.2)
     assert Directory(Path(folder)).study().clients["north"].weight == pytest.approx(0.48)
@@ -48,7 +60,7 @@ def test_an_open_study_is_set_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--open", *CLIENTS), "give --weight CLIENT=NUMBER for every client"),
+        (("--open", *CLIENTS), "give --client-weights CLIENT=NUMBER for every client"),
         ((*CLIENTS, *WEIGHTS, "--end-answers", "900"), "--end-answers go with --open"),
         (("--open", *CLIENTS, *WEIGHTS, "--design", "rounds"), "leave out --design"),
         (("--open", *CLIENTS, *WEIGHTS, "--rounds", "100"), "rounds: an open study has none"),
@@ -107,20 +119,21 @@ def test_close_is_for_open_studies(tmp_path: Path) -> None:
 
 def test_close_is_heard_while_a_round_waits_for_answers_under_way(tmp_path: Path) -> None:
     federation = OpenFederation(tmp_path, make_open_study())
-    rule = federation.rounds._rule  # type: ignore[attr-defined]
-    federation.rounds._rule = replace(rule, seconds=1e-9, grace=DAY)  # type: ignore[attr-defined]
+    federation.core._rule = replace(federation.core._rule, seconds=1e-9, grace=DAY)
     federation.start("north")
     federation.arrive("north", {f"n{k}": 50.0 for k in range(45)})
     asked = federation.open_round()
     payload = federation.answer("north", asked)
     assert payload is not None
-    assert federation.intake.offer("north", payload).outcome == "counted"
-    assert not federation.rounds.closing(federation.intake, late=True).allowed  # south may be answering
-    federation.rounds.end()
-    assert not federation.rounds.closing(federation.intake, late=True).allowed
-    federation.close_round()
+    assert federation.core.take("north", payload).outcome == "counted"
+    now = time.time() + 1.0
+    for action in ("", "close"):
+        federation.core.request(action)
+        federation.core.look(now)
+        assert federation.core.intake.is_open  # south may be answering
+    federation.core.look(now + DAY)
     assert federation.open_round() == b""
-    assert "by command" in federation.rounds.finish()
+    assert "by command" in federation.core._finish()
 
 
 def test_nobody_came_is_no_alarm_and_a_site_that_is_gone_is_one(tmp_path: Path) -> None:

@@ -74,9 +74,8 @@ class Life:
         self.asked.append(asked)
         if payload is None or rng.random() < 0.2:  # nobody came, or the answer is lost: the same is asked again
             assert payload == self.answer(asked)
-            federation.intake.close()
             return
-        assert federation.intake.offer("north", payload).outcome == "counted"
+        assert federation.core.take("north", payload).outcome == "counted"
         federation.close_round()
 
     def answer(self, asked: bytes) -> bytes | None:
@@ -105,7 +104,7 @@ class Life:
 
     def check(self) -> None:
         """The ledger beside the model."""
-        ledger = self.federation.services["north"].responder.ledger
+        ledger = self.federation.services["north"].core.responder.ledger
         everybody = [f"p{k}" for k in range(150)]
         hashes = PersonKey.open(default_person_key()).hash([person.encode() for person in everybody])
         spent = dict(zip(everybody, ledger.lifetime_budgets.spent(hashes), strict=True))

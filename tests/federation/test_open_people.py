@@ -94,11 +94,11 @@ def test_another_question_of_the_same_round_is_refused(federation: OpenFederatio
     federation.arrive("north", people("north", 40))
     service = federation.start("north")
     federation.open_round()
-    (question,) = federation.intake.questions["north"]
+    (question,) = federation.core.intake.questions["north"]
     study = federation.study.digest
-    assert service.responder.message(study, [question]) == service.responder.message(study, [question.of(99)])
+    assert service.core.responder.message(study, [question]) == service.core.responder.message(study, [question.of(99)])
     with pytest.raises(Equivocation):
-        service.responder.message(study, [replace(question, query=question.query + 1.0)])
+        service.core.responder.message(study, [replace(question, query=question.query + 1.0)])
     assert spent(federation, "north")[0] == 15
 
 
@@ -132,7 +132,7 @@ def test_never_fewer_than_the_site_allows(federation: OpenFederation) -> None:
 def test_whose_turn_it_is_does_not_depend_on_the_order_of_the_file(federation: OpenFederation) -> None:
     """Of many who wait, the ledger's key chooses: sorted by value or not, the same people come first."""
     federation.arrive("north", people("north", 200))
-    responder = federation.start("north").responder
+    responder = federation.start("north").core.responder
     assert isinstance(responder, OpenSiteResponder)
 
     def first() -> list[float]:
@@ -152,7 +152,7 @@ def test_a_source_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     asked = federation.open_round()
     federation.file("north").unlink()
     assert federation.answer("north", asked) is None
-    assert service._failure is None
+    assert service.core.failure is None
     federation.write("north")
     federation.now += DAY / 2
     assert federation.answer("north", asked) is not None
@@ -190,16 +190,16 @@ def test_no_more_than_agreed_take_part(tmp_path: Path) -> None:
     federation.play(5)
     assert federation.run_.coordinator.asked == {"north": 40}
     assert spent(federation, "north")[0] == 40
-    assert federation.rounds.questions() == {}
-    assert federation.rounds.finish() == "north has given all records that it agreed to, and nothing counts without it"
+    assert federation.open_round() == b""
+    assert federation.core._finish() == "north has given all records that it agreed to, and nothing counts without it"
 
 
 def test_the_person_column_stays(federation: OpenFederation) -> None:
     federation.arrive("north", people("north", 40))
     federation.start("north")
     federation.play(1)
-    content = federation.services["north"].responder._responder._column.content
-    rules, ledger = federation.services["north"].responder._rules, federation.ledger("north")  # type: ignore[attr-defined]
+    content = federation.services["north"].core.responder._responder._column.content
+    rules, ledger = federation.services["north"].core.responder._rules, federation.ledger("north")  # type: ignore[attr-defined]
     mechanism = federation.study.clients["north"].mechanism
     with pytest.raises(OtherContent):
         Account(ledger, federation.study.run, replace(content, person_column="mail"), mechanism, rules)
@@ -229,12 +229,12 @@ def test_a_restored_ledger_answers_nobody(federation: OpenFederation, tmp_path: 
     federation.arrive("north", people("north", 40))
     federation.start("north")
     federation.play(1)
-    federation.services["north"].responder.ledger.close()
+    federation.services["north"].core.responder.ledger.close()
     copy = tmp_path / "copy.db"
     shutil.copy(federation.sites["north"].ledger_file, copy)
     federation.start("north")
     federation.play(1)
-    federation.services["north"].responder.ledger.close()
+    federation.services["north"].core.responder.ledger.close()
     shutil.copy(copy, federation.sites["north"].ledger_file)
     with pytest.raises(LedgerError):
         federation.start("north")

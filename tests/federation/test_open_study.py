@@ -7,7 +7,6 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ import numpy as np
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.federation.coordinator.service import rounds_of
-from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.record import sign, transcript_digest
+from privatile.federation.coordinator.journal import Journal
+from privatile.federation.operations.record import countersign, release, verify_record
+from privatile.federation.operations.serve import OpenRun
 from privatile.federation.study import Arrivals
-from privatile.federation.wire import AnswerMessage, AskMessage, LevelCount, read_message
+from privatile.federation.wire import AnswerMessage, LevelCount, read_message
+from privatile.records import CountersignRefused, sign, transcript_digest
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from tests.federation.kit import PATIENCE
@@ -106,12 +106,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> OpenFederation:
     made.now += DAY
     payload = made.answer("north", asked)
     assert payload is not None
-    assert made.intake.offer("north", payload).outcome == "counted"
+    assert made.core.take("north", payload).outcome == "counted"
     late = made.answer("south", asked)
     made.close_round()
     assert late is not None
     made.play(200, before)
-    assert "ended by answers" in made.rounds.finish()
+    assert "ended by answers" in made.core._finish()
     return made
 
 
@@ -129,7 +129,7 @@ def test_it_verifies_and_sites_countersign(finished: OpenFederation) -> None:
         "south says: not counted: 1 answer it gave (round 6). Such answers were lost with a crash" in text
         for text in checked.flagged
     )
-    assert any("its counts and how many took part" in text for text in checked.passed)
+    assert any("each for its question and its counts" in text for text in checked.passed)
 
 
 @pytest.mark.parametrize("also_counts", [False, True])
@@ -147,7 +147,7 @@ def test_forged_lengths_are_refused(finished: OpenFederation, tmp_path: Path, al
     body: dict[str, Any] = record["body"]
     with RunStore.frozen(altered) as store:
         body["transcript"]["digest"] = transcript_digest(store)
-    record["signatures"]["coordinator"] = sign(body, finished.directory.key())
+    record["signatures"]["signer"] = sign(body, finished.directory.key())
     failed = verify_record(record, altered).failed
     assert any("signatures of clients hold" in text for text in failed)
     with finished.ledger("north") as ledger, pytest.raises(CountersignRefused, match="another question"):
@@ -166,7 +166,7 @@ def test_an_end_by_a_date_that_has_not_come_is_refused(tmp_path: Path) -> None:
         assert len(failed) == 1
         assert "its end is not in the future" in failed[0]
     record["body"]["transcript"]["until"] = time.time()
-    record["signatures"]["coordinator"] = sign(record["body"], made.directory.key())
+    record["signatures"]["signer"] = sign(record["body"], made.directory.key())
     told = str(verify_record(record, made.directory.store_file).failed)
     assert "a time before its last round" in told, "the record cannot name another end than its file"
 
@@ -186,37 +186,36 @@ def test_lengths_are_signed_and_bounded(federation: OpenFederation) -> None:
         forged = AnswerMessage(
             forged.study, forged.run, forged.round, forged.client, forged.question, counts, forged.ledger
         )
-        return federation.intake.offer("north", forged.pack(key)).reason
+        return federation.core.intake.offer("north", forged.pack(key)).reason
 
-    assert federation.intake.offer("north", payload.replace(b'"length":15', b'"length":14')).outcome == "unsigned"
+    assert federation.core.intake.offer("north", payload.replace(b'"length":15', b'"length":14')).outcome == "unsigned"
     assert "another question" in offered(LevelCount(count.level, count.ones, 14))
     assert "at most 15 records may take part" in offered(LevelCount(count.level, count.ones, 16))
     assert "says how many records took part" in offered(LevelCount(count.level, count.ones))
-    federation.intake.readmit("north")
-    assert federation.intake.offer("north", payload).outcome == "counted"
+    federation.core.intake.readmit("north")
+    assert federation.core.intake.offer("north", payload).outcome == "counted"
 
 
 # -- when rounds close and the run ends ------------------------------------------------------------------------------
 
 
-def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path) -> None:
     federation = OpenFederation(tmp_path, make_open_study(deadline=100.0, end_date="2100-01-01"))
-    now = time.time()
-    monkeypatch.setattr("privatile.federation.coordinator.service.time.time", lambda: now)
+    now, core = time.time(), federation.core
     for name in federation.study.clients:
         federation.start(name)
     asked = federation.open_round()
-    rounds, intake = federation.rounds, federation.intake
 
     def answered(name: str) -> None:
         federation.arrive(name, people(f"{name}-{now}", 40))
         federation.now += 1000.0
         payload = federation.answer(name, asked)
         assert payload is not None
-        assert intake.offer(name, payload).outcome == "counted"
+        assert core.take(name, payload).outcome == "counted"
 
     def closes() -> bool:
-        return rounds.closing(intake, late=False).allowed
+        core.look(now)
+        return not core.intake.is_open
 
     now += 1000.0
     assert not closes()  # nobody has come: it waits for the first
@@ -227,39 +226,36 @@ def test_rounds_close_by_number_and_by_the_clock(tmp_path: Path, monkeypatch: py
     assert not closes()  # its time is over, but an answer may be under way
     now += 10.0
     assert closes()
-    federation.close_round()
     now += 1.0
     asked = federation.open_round()
     answered("north")
     assert not closes()
     answered("south")
     assert closes()  # 25, and nobody is awaited
-    federation.close_round()
     assert federation.open_round()
     now = Arrivals(end_date="2100-01-01").ends_at
     assert not closes()
     now += 10.0
     assert closes()
-    federation.close_round()
-    assert rounds.questions() == {}
+    assert federation.open_round() == b""
 
 
-def test_an_answer_under_way_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_under_way_is_waited_for(tmp_path: Path) -> None:
     """The number is reached by one site: the other has drawn its coins, and its answer counts."""
     federation = OpenFederation(tmp_path, make_open_study(end_answers=5))
-    now = time.time()
-    monkeypatch.setattr("privatile.federation.coordinator.service.time.time", lambda: now)
+    now, core = time.time(), federation.core
     for name in federation.study.clients:
         federation.arrive(name, people(name, 40))
         federation.start(name)
     asked = federation.open_round()
     payloads = {name: federation.answer(name, asked) for name in federation.study.clients}
     for name, payload in payloads.items():
-        assert not federation.rounds.closing(federation.intake, late=False).allowed
+        core.look(now)
+        assert core.intake.is_open
         assert payload is not None
-        federation.intake.offer(name, payload)
-    assert federation.rounds.closing(federation.intake, late=False).allowed
-    federation.close_round()
+        core.take(name, payload)
+    core.look(now)
+    assert not core.intake.is_open
     assert federation.run_.coordinator.asked == {name: spent(federation, name)[0] for name in payloads}
 
 
@@ -269,21 +265,18 @@ def test_a_coordinator_that_starts_again_asks_the_same_and_its_round_is_as_old(f
     federation.play(2)
     asked = federation.open_round()
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        again = rounds_of(federation.study, Coordinator(store))
-        questions = again.questions()
-        assert AskMessage.of(federation.study.digest, questions).pack(federation.directory.key()) == asked
+        again = federation.new_core(OpenRun(store, Journal(store), Coordinator(store)))
+        assert again.question(0.0) == asked
         ((closed,),) = store.query("SELECT max(at) FROM rounds")
-        assert again._since == closed  # type: ignore[attr-defined]
+        assert again._round.since == closed
 
 
 def test_by_command(federation: OpenFederation) -> None:
     federation.open_round()
-    federation.rounds.end()
-    federation.rounds._rule = replace(federation.rounds._rule, grace=0.0)  # type: ignore[attr-defined]
-    assert federation.rounds.closing(federation.intake, late=False).allowed
+    federation.core.request("close")
     federation.close_round()
     assert federation.open_round() == b""
-    assert federation.rounds.finish() == "the run ended by command after 0 rounds"
+    assert federation.core._finish() == "the run ended by command after 0 rounds"
 
 
 def test_over_a_broker(tmp_path: Path) -> None:
@@ -296,7 +289,7 @@ def test_over_a_broker(tmp_path: Path) -> None:
     async def run() -> list[Any]:
         clients = [federation.start(name) for name in study.clients]
         for client in clients:
-            client.responder._clock = time.monotonic  # type: ignore[attr-defined]
+            client.core.responder._clock = time.monotonic  # type: ignore[attr-defined]
         service = federation.coordinator(federation.run_)
         ended = asyncio.gather(service.run(), *(client.run() for client in clients))
 

@@ -16,14 +16,14 @@ from privatile.client.order.shuffle import shuffle
 from privatile.client.randomizer import OperatingSystemCoins
 from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, LedgerError, SiteRefusal
 from privatile.federation.coordinator.intake import AnswerIntake
-from privatile.federation.site.responder import given_answers
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome, question_digest
+from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome
 from tests.federation.kit import Federation, make_study
 from tests.marks import forget_marks
 
@@ -43,13 +43,13 @@ def studies(folder: Path) -> Iterator[Federation]:
 def answered(client: ClientService, *rounds: int) -> Link:
     """The link behind the last of these rounds, as the coordinator sees it."""
     for number in rounds:
-        _, link = client.responder.answer([Question(client.study.run, number, 0.5, 50.0, 4)])
-    return link
+        (answer,) = client.core.responder.answer([Question(client.core.study.run, number, 0.5, 50.0, 4)])
+    return Link.of(answer.position)
 
 
 def welcome(client: ClientService, seen: Link | None, rounds: int) -> Welcome:
     zero = "0" * 32
-    return Welcome(client.study.digest, client.client, zero, seen, rounds, 4 * rounds, "", zero, zero)
+    return Welcome(client.core.study.digest, client.core.client, zero, seen, rounds, 4 * rounds, "", zero, zero)
 
 
 def restore(ledger_file: Path, backup: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_site_with_a_new_or_an_older_ledger_does_not_answer(tmp_path: Path) ->
     back_up(ledger_file, backup)
     client = one.client("site0")
     seen = answered(client, 3, 4)
-    client._check_past(welcome(client, seen, 4))  # negative control: its own ledger
-    client.responder.ledger.close()
+    client.core._check_past(welcome(client, seen, 4))  # negative control: its own ledger
+    client.core.responder.ledger.close()
     for source, entries in ((backup, 2), (tmp_path / "none", 0)):
         restore(ledger_file, source)
         forget_marks()
@@ -81,8 +81,8 @@ def test_a_site_with_a_new_or_an_older_ledger_does_not_answer(tmp_path: Path) ->
         with pytest.raises(
             LedgerError, match=f"has {entries} entries of run .* but 4 were seen before.*not the ledger"
         ):
-            other._check_past(welcome(other, seen, 4))
-        other.responder.ledger.close()
+            other.core._check_past(welcome(other, seen, 4))
+        other.core.responder.ledger.close()
 
 
 def test_a_second_study_at_a_restored_site_asks_nobody_again(tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_a_second_study_at_a_restored_site_asks_nobody_again(tmp_path: Path) -> 
     seen = answered(first, 3)
     answered(second, 1, 2, 3)
     for client in (first, second):
-        client.responder.ledger.close()
+        client.core.responder.ledger.close()
     restore(ledger_file, backup)
     first = one.client("site0", restored=True)
     with pytest.raises(LedgerError, match="nobody has shown since"):  # not before the coordinator has been heard
         answered(first, 4)
-    first._check_past(welcome(first, seen, 3))
+    first.core._check_past(welcome(first, seen, 3))
     answered(first, 4, 5)
     for restored in (False, True):
         with pytest.raises(AlreadyAnswered):
@@ -122,33 +122,33 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
     back_up(ledger_file, backup)
     client = one.client("site0")
     answered(client, 3)
-    client.responder.ledger.close()
+    client.core.responder.ledger.close()
     restore(ledger_file, backup)
     if not restored:
         with Ledger.open(ledger_file, restored=True) as ledger:
             mark_restored(ledger)
     client = one.client("site0", restored=restored)
     for _ in range(2):  # a second welcome costs nothing
-        client._check_past(welcome(client, seen, 3))
+        client.core._check_past(welcome(client, seen, 3))
     answered(client, 4)
-    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    spans = client.core.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16)]
 
 
 def ask(client: ClientService, number: int) -> bytes:
     """The client's signed answer to a round, as it is published."""
-    questions = (Question(client.study.run, number, 0.5, 50.0, 4),)
-    answers, link = client.responder.answer(questions)
-    asked = question_digest(client.study.digest, questions)
-    return AnswerMessage.of(client.study.digest, asked, answers, link).pack(client.key)
+    questions = (Question(client.core.study.run, number, 0.5, 50.0, 4),)
+    return AnswerMessage.of(client.core.study.digest, client.core.responder.answer(questions)).pack(client.core._key)
 
 
 def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Link | None = None) -> Welcome:
     """The welcome to a fresh hello: the client has echoed a nonce."""
     echo, greeting = None, None
     for nonce in ("0" * 32, "1" * 32):
-        said = Hello(client.study.digest, "site0", "2" * 32, client.responder.link(), restored, "3" * 32, echo)
-        greeting = intake.greet("site0", said.pack(client.key), done, nonce)
+        said = Hello(
+            client.core.study.digest, "site0", "2" * 32, client.core.responder.link(), restored, "3" * 32, echo
+        )
+        greeting = intake.greet("site0", said.pack(client.core._key), done, nonce)
         echo = nonce
     assert greeting is not None
     return greeting.welcome
@@ -160,7 +160,7 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
     one, _ = studies(tmp_path)
     ledger_file, backup = one.sites["site0"].ledger_file, tmp_path / "backup.db"
     client = one.client("site0")
-    signers = {"site0": client.key.public.signer}
+    signers = {"site0": client.core._key.public.signer}
     intake = AnswerIntake(one.study.digest, signers, {}, {}, {"site0": 0})
 
     def open_round(number: int) -> None:
@@ -176,14 +176,14 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
     intake.close()
     open_round(4)
     assert intake.offer("site0", late).outcome == "late"
-    client._check_past(greeted(intake, client, 3))  # negative control: its own ledger
-    client.responder.ledger.close()
+    client.core._check_past(greeted(intake, client, 3))  # negative control: its own ledger
+    client.core.responder.ledger.close()
     restore(ledger_file, backup)
     forget_marks()
     older = one.client("site0")
     with pytest.raises(LedgerError, match=r"has 2 entries of run .* but 3 were seen before"):
-        older._check_past(greeted(intake, older, 3))
-    older.responder.ledger.close()
+        older.core._check_past(greeted(intake, older, 3))
+    older.core.responder.ledger.close()
     # It is kept with the run: a coordinator that starts again knows it, too.
     run = one.open_run()
     run.journal.set_late_links(intake.late_links)
@@ -194,14 +194,14 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
     # Declared as restored, it goes on, and the lost answer, sent once more by somebody, does not bring the link back.
     client = one.client("site0", restored=True)
     shown = greeted(intake, client, 3)
-    client._check_past(shown)
-    assert greeted(intake, client, 3, restored=shown.ledger).ledger == client.responder.link()
+    client.core._check_past(shown)
+    assert greeted(intake, client, 3, restored=shown.ledger).ledger == client.core.responder.link()
     assert intake.offer("site0", late).outcome == "late"
-    assert greeted(intake, client, 3).ledger == client.responder.link()
+    assert greeted(intake, client, 3).ledger == client.core.responder.link()
     assert intake.offer("site0", ask(client, 4)).outcome == "counted"
-    run.journal.relink("site0", client.responder.link(), 4)
+    run.journal.relink("site0", client.core.responder.link(), 4)
     assert run.journal.late_links() == intake.late_links
-    spans = client.responder.ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
+    spans = client.core.responder.ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(0, 4), (4, 8), (8, 16), (16, 20)]
 
 
@@ -210,7 +210,7 @@ def test_a_late_answer_frames_nobody(tmp_path: Path) -> None:
     after a newer one: the coordinator may count on it that no coin is drawn for that round any more."""
     one, _ = studies(tmp_path)
     client = one.client("site0")
-    intake = AnswerIntake(one.study.digest, {"site0": client.key.public.signer}, {}, {}, {"site0": 0})
+    intake = AnswerIntake(one.study.digest, {"site0": client.core._key.public.signer}, {}, {}, {"site0": 0})
     older, answer = ask(client, 1), ask(client, 3)
     with pytest.raises(SiteRefusal, match="round 2 is over: round 3 has been answered"):
         ask(client, 2)
@@ -230,16 +230,16 @@ def test_a_second_restore_is_one_too(tmp_path: Path) -> None:
         back_up(ledger_file, backup)
         client = one.client("site0")
         answered(client, number)  # too late to count
-        client.responder.ledger.close()
+        client.core.responder.ledger.close()
         restore(ledger_file, backup)
         client = one.client("site0", restored=True)
-        client._check_past(welcome(client, seen, number))
+        client.core._check_past(welcome(client, seen, number))
         seen = answered(client, number + 1)
-    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    spans = client.core.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(1, 0, 4), (2, 4, 8), (None, 8, 12), (4, 12, 16), (None, 16, 20), (6, 20, 24)]
-    mark_restored(client.responder.ledger, "another run")
+    mark_restored(client.core.responder.ledger, "another run")
     answered(client, 7)
-    mark_restored(client.responder.ledger)  # by hand: every run
+    mark_restored(client.core.responder.ledger)  # by hand: every run
     with pytest.raises(LedgerError, match="nobody has shown since"):
         answered(client, 8)
 
@@ -254,18 +254,18 @@ def test_a_coordinator_that_was_put_back_itself_shows_nothing(tmp_path: Path) ->
     back_up(ledger_file, backup)
     client = one.client("site0")
     answered(client, 4, 5)
-    client.responder.ledger.close()
+    client.core.responder.ledger.close()
     restore(ledger_file, backup)
     client = one.client("site0", restored=True)
     with pytest.raises(LedgerError, match=r"it knows of 1 rounds, this ledger of 3\..*newest run\.db put back"):
-        client._check_past(welcome(client, seen, 1))
+        client.core._check_past(welcome(client, seen, 1))
     with pytest.raises(LedgerError, match="nobody has shown since"):
         answered(client, 4)
-    client.responder.ledger.close()
+    client.core.responder.ledger.close()
     client = one.client("site0")  # the newest file was put back: the same site goes on, with others
-    client._check_past(welcome(client, None, 5))
+    client.core._check_past(welcome(client, None, 5))
     answered(client, 6)
-    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    spans = client.core.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(1, 0, 4), (2, 4, 8), (3, 8, 12), (None, 12, 20), (6, 20, 24)]
 
 
@@ -278,9 +278,9 @@ def test_an_answer_that_had_not_come_is_no_sign_of_an_older_coordinator(tmp_path
     back_up(ledger_file, backup)
     restore(ledger_file, backup)
     client = one.client("site0", restored=True)
-    client._check_past(welcome(client, seen, 2))
+    client.core._check_past(welcome(client, seen, 2))
     answered(client, 3, 4)
-    spans = client.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
+    spans = client.core.responder.ledger.execute("SELECT round, start, stop FROM answers ORDER BY start").fetchall()
     assert spans == [(1, 0, 4), (2, 4, 8), (3, 8, 12), (4, 12, 16)]
 
 
@@ -288,12 +288,12 @@ def test_a_site_whose_ledger_is_gone_takes_other_people(tmp_path: Path) -> None:
     one, _ = studies(tmp_path)
     client = one.client("site0")
     answered(client, 1)
-    client.responder.ledger.close()
+    client.core.responder.ledger.close()
     restore(one.sites["site0"].ledger_file, tmp_path / "none")
     with pytest.raises(AlreadyAnswered, match=r"restored from a backup.*new_people=True"):
         one.client("site0", restored=True)
     one.values = {"site0": np.random.default_rng(6).normal(50.0, 10.0, PEOPLE)}
-    assert one.client("site0", restored=True, new_people=True).responder.asked() == 0
+    assert one.client("site0", restored=True, new_people=True).core.responder.account.state().asked == 0
 
 
 def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(tmp_path: Path) -> None:
@@ -307,8 +307,8 @@ def test_answers_of_other_clients_to_a_run_of_the_same_name_are_not_this_sites(t
         fair, rules = RandomizedResponse.from_epsilon(1.0), SpendingRules(new_people=True)
         other = Responder(one.study.run, column, fair, ledger, OperatingSystemCoins(), rules=rules)
         for number in (1, 2):
-            other.outcome(Question(one.study.run, number, 0.5, 7.0, 5))
-        given = given_answers(ledger, one.study.run)
+            other.answer(Question(one.study.run, number, 0.5, 7.0, 5))
+        given = ledger.answers(one.study.run, ONLY_CLIENT)
     assert {number: [each.question.query for each in levels] for number, levels in given.items()} == {1: [50.0]}
     answered(client, 2)
-    assert client.responder.asked() == 8
+    assert client.core.responder.account.state().asked == 8

@@ -11,52 +11,33 @@ import pytest
 
 from privatile.errors import BrokerError, StoreError
 from privatile.federation.coordinator import service as service_module
-from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.study import ClientAgreement
 from tests.federation.kit import PATIENCE, Federation, make_study
-
-pytestmark = pytest.mark.network
-
-
-class Port:
-    """A broker that keeps what `stored` says."""
-
-    def __init__(self, stored: Callable[[], bytes | None]) -> None:
-        self.lost = asyncio.Event()
-        self.stored = stored
-        self.looked = 0
-        self.asked: list[bytes] = []
-
-    async def ask(self, payload: bytes) -> str:
-        self.asked.append(payload)
-        return ""
-
-    async def stored_question(self) -> bytes | None:
-        self.looked += 1
-        return self.stored()
-
-    async def stored_answer(self, client: str) -> bytes | None:
-        return None
+from tests.federation.memory import Broker
 
 
-def watch(folder: Path, port: Port, service_changes: Callable[[CoordinatorService], Any] = lambda one: None) -> Any:
-    """A session of some ticks; gives the service and what the journal holds."""
-    federation = Federation(folder, make_study({"north": ClientAgreement(2.0, 1.0, 400)}, 20))
-    run = federation.open_run()
-    service = federation.coordinator(run)
-    service_changes(service)
+def watch(folder: Path, stored: Callable[[], bytes | None], note: Any = None) -> tuple[float, list[str], Broker]:
+    """A session of some ticks beside a broker that keeps what `stored` says; what the journal holds afterwards."""
+    federation = Federation(folder, make_study({"north": ClientAgreement(2.0, 1.0, 400)}, 20), port=4222)
+    run, broker = federation.open_run(), Broker()
+    broker.kept_question = stored  # type: ignore[method-assign]
+    service = federation.coordinator(run, connect=broker.coordinator)
+    if note is not None:
+        service.core.journal.note = note  # type: ignore[method-assign]
 
     async def scene() -> None:
-        session = asyncio.create_task(service._session(port))  # type: ignore[arg-type]
-        while port.looked < 3 and not session.done():
+        session = asyncio.create_task(service.run())
+        while broker.looked < 3 and not session.done():
             await asyncio.sleep(0.005)
         service.stop()
         await session
 
-    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
-    kinds = [event.kind for event in run.journal.events()]
-    run.store.close()
-    return service.metrics.value("restored_questions"), kinds
+    try:
+        asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+    finally:
+        kinds = [event.kind for event in run.journal.events()]
+        run.store.close()
+    return service.metrics.value("restored_questions"), kinds, broker
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +50,7 @@ def slow() -> bytes | None:
 
 
 def test_a_slow_broker_is_not_taken_for_one_that_keeps_another_message(tmp_path: Path) -> None:
-    restored, kinds = watch(tmp_path, Port(slow))
+    restored, kinds, _ = watch(tmp_path, slow)
     assert not restored
     assert "question" not in kinds
 
@@ -78,24 +59,18 @@ def test_a_slow_broker_is_not_taken_for_one_that_keeps_another_message(tmp_path:
 def test_a_broker_that_keeps_nothing_or_another_message_gets_the_question_again(
     tmp_path: Path, kept: bytes | None
 ) -> None:
-    port = Port(lambda: kept)
-    restored, kinds = watch(tmp_path, port)
+    restored, kinds, broker = watch(tmp_path, lambda: kept)
     assert restored >= 2
     assert kinds.count("question") >= 2
-    assert len(set(port.asked[:3])) == 1
+    assert len(set(broker.asked[:3])) == 1
 
 
 def test_a_guard_that_cannot_write_its_event_ends_the_service_with_the_reason(tmp_path: Path) -> None:
     """Before, a full disk ended the guard alone, and nobody was told."""
 
-    def full(service: CoordinatorService) -> None:
-        def note(kind: str, *rest: object) -> None:
-            if kind == "question":
-                raise StoreError("run.db could not be written (disk full).")
+    def note(kind: str, *rest: object) -> None:
+        if kind == "question":
+            raise StoreError("run.db could not be written (disk full).")
 
-        service.journal.note = note  # type: ignore[method-assign, assignment]
-
-    port = Port(lambda: b"rubbish")
     with pytest.raises(StoreError, match="disk full"):
-        watch(tmp_path, port, full)
-    assert len(port.asked) >= 2  # the question was published again first
+        watch(tmp_path, lambda: b"rubbish", note)

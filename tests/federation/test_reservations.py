@@ -29,6 +29,7 @@ from privatile.federation.setup.folder import add_client
 from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
+from privatile.federation.wire import Link
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
@@ -211,29 +212,29 @@ def test_no_more_records_are_asked_than_agreed_to(tmp_path: Path) -> None:
         return Question(run, number, 0.5, 50.0, length)
 
     responder = responder_of(federation)
-    (first,), link = responder.answer([ask(1, 15)])
+    (first,) = responder.answer([ask(1, 15)])
     with pytest.raises(SiteRefusal, match="more records would be asked than the 20 agreed to"):
         responder.answer([ask(2, 6)])
-    assert responder.link() == link  # nothing was answered
-    assert responder.answer([ask(1, 15)]) == ((first,), link)  # an old question is no new record
+    assert responder.link() == Link.of(first.position)  # nothing was answered
+    assert responder.answer([ask(1, 15)]) == (first,)  # an old question is no new record
     responder.answer([ask(2, 5)])
     for again in (responder, responder_of(federation)):
         with pytest.raises(SiteRefusal, match="agreed to"):
             again.answer([ask(3, 1)])
-        assert again.answer([ask(1, 15)])[0] == (first,)
+        assert again.answer([ask(1, 15)]) == (first,)
     assert check_nobody_answered_twice(federation) == 20
 
 
 def test_a_client_waits_for_the_client_of_another_study(tmp_path: Path) -> None:
     """A ledger that another process holds for longer than a commit takes is waited for."""
     federation, _ = two_studies(tmp_path, 20)
-    responder = client(federation).responder
+    responder = client(federation).core.responder
     holder = sqlite3.connect(federation.sites["site0"].ledger_file, isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
     release = threading.Timer(BUSY_SECONDS + 1.0, lambda: holder.execute("ROLLBACK"))
     release.start()
     try:
-        (answer,), _ = responder.answer([Question(federation.study.run, 1, 0.5, 50.0, 2)])
+        (answer,) = responder.answer([Question(federation.study.run, 1, 0.5, 50.0, 2)])
         assert 0 <= answer.ones <= 2
     finally:
         release.join()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from privatile.errors import StoreError
-from privatile.federation.record import CountersignRefused, countersign, release, verify_record
-from privatile.federation.record.record import canonical, sign
+from privatile.federation.operations.record import countersign, release, verify_record
 from privatile.federation.setup.folder import Directory
+from privatile.records import CountersignRefused, canonical, recorded_facts, sign
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from tests.federation.kit import Federation
@@ -49,7 +49,7 @@ def made_up(path: Path, run: str, spec: Any) -> list[dict[str, Any]]:
                 counts.append(row)
             coordinator.accept(counts)
         coordinator.finish()
-        results: list[dict[str, Any]] = json.loads(canonical([one.facts() for one in coordinator.results()]))
+        results: list[dict[str, Any]] = json.loads(canonical([recorded_facts(one) for one in coordinator.results()]))
         return results
 
 
@@ -71,7 +71,7 @@ def two_faced(honest: Federation, folder: Path) -> tuple[Path, dict[str, Any]]:
         )
     record = release(honest.directory)
     record["body"]["results"] = results
-    record["signatures"]["coordinator"] = sign(record["body"], honest.directory.key())
+    record["signatures"]["signer"] = sign(record["body"], honest.directory.key())
     return path, record
 
 
@@ -143,7 +143,7 @@ def altered(honest: Federation, folder: Path, statement: str, rows: list[tuple[A
 
 def signed(honest: Federation, record: dict[str, Any], **changes: Any) -> dict[str, Any]:
     body = {**record["body"], **changes}
-    return {"body": body, "signatures": {"coordinator": sign(body, honest.directory.key()), "clients": {}}}
+    return {"body": body, "signatures": {"signer": sign(body, honest.directory.key()), "clients": {}}}
 
 
 def test_a_record_that_leaves_out_events_is_found(honest: Federation, tmp_path: Path) -> None:

@@ -15,16 +15,17 @@ from typing import Any
 
 import pytest
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.errors import BrokerError
 from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import issue_broker, make_authority
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import issue_broker, make_authority
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
+from tests.federation.played import reply
 
 pytestmark = pytest.mark.network
 
@@ -214,7 +215,7 @@ def test_ten_thousand_hostile_messages_offline() -> None:
     question = Question("r", 5, 0.5, 10.0, 20)
     study = "ab" * 32
     link = Link(9, "cd" * 16)
-    good = AnswerMessage.of(study, question_digest(study, (question,)), (Answer("r", 5, "a", 0.5, 7),), link).pack(key)
+    good = AnswerMessage.of(study, [Answer(question, "a", 7, link.position)]).pack(key)
     rng = random.Random(20260101)
     outcomes: dict[str, int] = {}
     for _ in range(10_000):
@@ -250,8 +251,8 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
             coordinator = federation.coordinator(run)
             async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
                 await until(lambda: coordinator.metrics.value("connected") == 1)
-                counts = (Answer(study.run, 1, "site1", 0.5, 2),)
-                answer = AnswerMessage.of(study.digest, "0" * 64, counts, Link(1, "ab" * 16))
+                asked = Question(study.run, 1, 0.5, 50.0, 4)
+                answer = AnswerMessage.of(study.digest, [Answer(asked, "site1", 2, Position(1))])
                 hello = Hello(study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None)
                 async with connect_as(federation, "site1") as mallory:
                     for number in range(4_000):
@@ -278,9 +279,9 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
 
                     await until(lambda: got() >= 3_500)
                 assert not work.done()
-                assert "site1" in coordinator._intake.quarantined
+                assert "site1" in coordinator.core.intake.quarantined
                 Control(federation.directory.path / "control").request("readmit", "site1")
-                await until(lambda: not coordinator._intake.quarantined)
+                await until(lambda: not coordinator.core.intake.quarantined)
                 async with tasks(federation.client("site1").run()):
                     assert await asyncio.wait_for(work, PATIENCE) == "finished"
         return [event.text for event in run.journal.events()]
@@ -299,31 +300,19 @@ def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCapt
     federation = Federation(tmp_path, study)
     key = federation.directory.key()
     client = federation.client("site0")
-    client._welcomed = True
-    published: list[bytes] = []
-
-    class Wire:
-        class nc:
-            @staticmethod
-            async def publish(subject: str, payload: bytes) -> None:
-                published.append(payload)
-
     good = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, 4),)}).pack(key)
     rng = random.Random(3)
 
-    async def scene() -> None:
+    with caplog.at_level(logging.DEBUG, logger="privatile"):
         for _ in range(3_000):
             signer = rng.choice([key, KeyPair.generate()]) if rng.random() < 0.05 else key
             payload = hostile(rng, good, signer)
             if payload.rpartition(b"\n")[0] != good.rpartition(b"\n")[0]:
-                await client._on_ask(Wire(), payload)  # type: ignore[arg-type]
-
-    with caplog.at_level(logging.DEBUG, logger="privatile"):
-        asyncio.run(scene())
+                reply(client.core, payload)
     assert client.metrics.value("refused") > 2_000
-    assert client._failure is None
+    assert client.core.failure is None
     # A changed but well-formed question, signed by the coordinator, may be answered; every record still answers once.
-    with federation.ledger("site0") if published else federation.client("site0").responder.ledger as ledger:
+    with client.core.responder.ledger as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert sum(stop - start for start, stop in spans) <= 20
     assert all(one[1] <= two[0] for one, two in itertools.pairwise(spans))
@@ -340,13 +329,13 @@ def test_a_capture_of_an_earlier_run_is_refused(tmp_path: Path) -> None:
         run = first.open_run()
         async with first.running_broker():
             coordinator = original(first, run)
-            listen = coordinator._on_answer
+            take = coordinator.core.take
 
-            def hear(client: str, payload: bytes, *, from_storage: bool = False) -> None:
+            def hear(client: str, payload: bytes, **options: Any) -> Any:
                 captured.append((client, payload))
-                listen(client, payload, from_storage=from_storage)
+                return take(client, payload, **options)
 
-            coordinator._on_answer = hear  # type: ignore[method-assign]
+            coordinator.core.take = hear  # type: ignore[method-assign]
             await asyncio.gather(coordinator.run(), *(first.client(name).run() for name in first.study.clients))
 
     asyncio.run(record())

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import nats.errors
@@ -22,6 +21,7 @@ from privatile.client.ledger.ledger import Ledger
 from privatile.client.randomizer import SeededCoins
 from privatile.client.sources.databases import open_source
 from privatile.errors import RunPaused
+from privatile.federation.connection import Connection, NatsSite
 from privatile.federation.coordinator.service import CoordinatorService
 from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.responder import open_responder
@@ -59,7 +59,7 @@ def test_broker_and_in_process_runs_agree_bit_for_bit(
     rounds = 25 if design == "rounds" else 60
     # Clients of unequal size whose records do not divide by the levels.
     agreements = {f"site{k}": ClientAgreement(1.0, (k + 1) / 6, rounds * 5 * len(levels) + 7 * k) for k in range(3)}
-    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels, values=values)
+    study = make_study(agreements, rounds, mode=mode, design=design, levels=levels, value_kind=values)
     federation = Federation(tmp_path, study)
     copies = tmp_path / "copies"
     copies.mkdir()
@@ -125,7 +125,7 @@ def test_a_silent_client_keeps_its_last_mean_then_the_run_pauses_then_continues(
                 south.stop()
                 await gone
                 assert run.coordinator.done < 500
-                await until(lambda: "site1 has been silent for 3 rounds" in coordinator._paused_for)
+                await until(lambda: "site1 has been silent for 3 rounds" in coordinator.core.paused)
                 at_pause.extend(one.ones for one in run.store.rounds())
                 assert coordinator.health()[0] is False
                 async with tasks(federation.client("site1").run()):
@@ -176,7 +176,7 @@ def test_a_quorum_closes_a_round_without_the_slow_client(tmp_path: Path) -> None
         return coordinator
 
     coordinator = asyncio.run(scene())
-    rounds = list(coordinator.coordinator.store.rounds())
+    rounds = list(coordinator.core.coordinator.store.rounds())
     assert rounds[0].ones.count(None) <= 1
     assert all(one.ones[2] is None for one in rounds[1:])
 
@@ -187,9 +187,7 @@ def test_a_quorum_closes_a_round_without_the_slow_client(tmp_path: Path) -> None
 # -- ledgers -------------------------------------------------------------------------------------------------------
 
 
-def test_a_connection_that_is_lost_before_the_first_subscription_is_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_is_lost_before_the_first_subscription_is_opened_again(tmp_path: Path) -> None:
     """A broker that is killed at this moment ended the client before."""
     federation = Federation(tmp_path, make_study(1))
     attempts = 0
@@ -204,13 +202,12 @@ def test_a_connection_that_is_lost_before_the_first_subscription_is_opened_again
         attempts += 1
         if attempts == 3:
             client.stop()
-        yield SimpleNamespace(nc=Lost(), lost=asyncio.Event())
+        yield NatsSite(Connection(Lost(), asyncio.Event(), []), federation.study.identity, "site0")  # type: ignore[arg-type]
 
     async def scene() -> str:
         return await asyncio.wait_for(client.run(), PATIENCE)
 
-    client = federation.client("site0")
-    monkeypatch.setattr("privatile.federation.site.service.connected", lose)
+    client = federation.client("site0", connect=lose)
     assert asyncio.run(scene()) == "stopped"
     assert attempts == 3
 

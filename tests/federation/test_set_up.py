@@ -24,20 +24,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
 from privatile.federation.connection import _is_no_noise, client_context
-from privatile.federation.keys import KeyPair, read_key, verify, write_private
 from privatile.federation.setup.broker import check_configuration, find_binary
-from privatile.federation.setup.certificates import (
-    broken_validity,
-    issue_broker,
-    make_authority,
-    read_certificate,
-)
 from privatile.federation.setup.check import check
 from privatile.federation.setup.folder import add_client, admit, initialize, renew, revoke
 from privatile.federation.setup.invitation import Enrolment, read_enrolment, read_invitation
 from privatile.federation.setup.permissions import client_permissions
 from privatile.federation.site.folder import enroll
 from privatile.federation.site.limits import SiteLimits, read_limits
+from privatile.records.keys import KeyPair, read_key, verify
+from privatile.run.certificates import (
+    broken_validity,
+    issue_broker,
+    make_authority,
+    read_certificate,
+)
+from privatile.run.files import write_private
 from tests.federation.kit import Federation, make_study
 from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 

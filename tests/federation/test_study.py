@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.setup.invitation import Enrolment, read_enrolment
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
+from privatile.records.keys import KeyPair
 from tests.federation.kit import make_study
 from tests.federation.mutations import DROPPED, with_value
 
@@ -96,7 +96,7 @@ def test_wrong_kinds_and_unknown_settings_are_named() -> None:
         (("mode",), ("global", 1)),
         (("design",), ("nothing", 1)),
         (("missing",), ("ignore", 1)),
-        (("values",), ("smooth", "step=0", "step=-1", "step=inf", "step=", "whole ", 1, None)),
+        (("value_kind",), ("smooth", "step=0", "step=-1", "step=inf", "step=", "whole ", 1, None)),
         (("confidence_level",), (0, 1, 95, True, "0.95")),
         (("deadline",), (0, -1, 1e9, True, math.inf)),
         (("quorum",), (-1, 3, 1.0, True)),
@@ -123,7 +123,7 @@ def test_what_breaks_a_rule_is_refused(path: tuple[str | int, ...], values: tupl
 @pytest.mark.parametrize(
     "change",
     [{"levels": (0.25,)}, {"rounds": 9}, {"range": (0.0, 99.0)}, {"deadline": 31.0}, {"quorum": 1}, {"title": "other"},
-     {"values": "whole"}, {"values": "continuous"},
+     {"value_kind": "whole"}, {"value_kind": "continuous"},
      {"clients": {"site0": ClientAgreement(1.0, 0.4, 40), "site1": ClientAgreement(1.0, 0.6, 40)}}],
 )  # fmt: skip
 def test_every_change_changes_the_digest(change: dict[str, object]) -> None:

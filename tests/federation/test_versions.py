@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -15,12 +14,12 @@ from typing import Any
 import pytest
 
 from privatile.errors import ProtocolError
-from privatile.federation.keys import KeyPair
 from privatile.federation.operations.status import read_status
 from privatile.federation.wire import LARGEST_ASK, OTHER_PROGRAM, read_message
+from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
-from tests.federation.test_alarms import NOWHERE, hello
-from tests.federation.test_journal import Table
+from tests.federation.played import Table
+from tests.federation.test_alarms import hello
 
 BEFORE = "f98b7a29"
 """A commit whose program has the same protocol: the last one before alarms, backups and containers."""
@@ -37,7 +36,7 @@ def test_a_client_of_another_protocol_is_named_to_the_organizer_and_not_blamed(t
     table = Table(tmp_path)
     key = table.federation.sites["site1"].key()
     later = of_another_version(hello(table, "site1").pack(key), key, protocol=9)
-    asyncio.run(table.service._on_hello(NOWHERE, "site1", later))
+    table.core.greet("site1", later)
     (event,) = table.run.journal.events()
     assert (event.kind, event.client) == ("version", "site1")
     assert "runs another version of privatile" in event.text
@@ -45,15 +44,15 @@ def test_a_client_of_another_protocol_is_named_to_the_organizer_and_not_blamed(t
     assert table.run.journal.quarantined() == {}
     # Negative controls: what somebody else has signed names nobody; this version's own hello is welcome.
     forged = of_another_version(hello(table, "site1").pack(key), KeyPair.generate(), protocol=9)
-    asyncio.run(table.service._on_hello(NOWHERE, "site1", forged))
-    asyncio.run(table.service._on_hello(NOWHERE, "site1", hello(table, "site1").pack(key)))
+    table.core.greet("site1", forged)
+    table.core.greet("site1", hello(table, "site1").pack(key))
     assert len(list(table.run.journal.events())) == 1
 
 
 def test_a_question_of_another_protocol_is_refused_with_the_reason(tmp_path: Path) -> None:
     table = Table(tmp_path)
     key = table.federation.directory.key()
-    asked = table.service._ask
+    asked = table.core.asked
     assert read_message(asked, key.public.signer, LARGEST_ASK)
     later = of_another_version(asked, key, noise="laplace")
     with pytest.raises(ProtocolError, match="not of this format") as refused:

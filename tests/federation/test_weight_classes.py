@@ -17,12 +17,12 @@ from privatile.client.sources.databases import open_source
 from privatile.core.decoding import BrokenRules
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, DataError, InputError, SiteRefusal
-from privatile.federation.keys import KeyPair
-from privatile.federation.setup.certificates import make_authority
 from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.folder import enroll
-from privatile.federation.site.responder import SiteResponder, given_answers, open_responder
+from privatile.federation.site.responder import SiteResponder, open_responder
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, name_in_ledger, study_toml
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import make_authority
 from tests.federation.kit import make_study
 
 
@@ -55,16 +55,16 @@ def test_a_site_answers_for_each_class_with_other_records(tmp_path: Path) -> Non
     study = make()
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         first, second = (open_class(study, name, ledger) for name in ("north-1", "north-2"))
-        one, _ = first.answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
-        two, _ = second.answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
+        one = first.answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
+        two = second.answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
         assert (one[0].client, two[0].client) == ("north-1", "north-2")
         with pytest.raises(SiteRefusal, match="agreed to"):
             first.answer([Question(study.run, 2, 0.5, 0.0, 1)])
         names = [name_in_ledger(study.clients, name) for name in ("north-1", "north-2", "south")]
         assert names == ["weight 1.0 to 1.2", "weight 1.2000001 to 1.44", "all"]
-        assert [len(given_answers(ledger, study.run, name)) for name in names] == [1, 1, 0]
+        assert [len(ledger.answers(study.run, name)) for name in names] == [1, 1, 0]
         # Opened again, nothing is drawn anew: the same count for the same question.
-        again, _ = open_class(study, "north-1", ledger).answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
+        again = open_class(study, "north-1", ledger).answer([Question(study.run, 1, 0.5, 0.0, 1_500)])
         assert again == one
 
 

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 import jsonschema
 import pytest
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Question
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation import wire as wire
 from privatile.federation.connection import Msg, connected
-from privatile.federation.keys import KeyPair, verify
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link, Notice, Welcome, read_message
+from privatile.federation.wire import AnswerMessage, AskMessage, Hello, LevelCount, Link, Notice, Welcome, read_message
+from privatile.records.keys import KeyPair, verify
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 
@@ -202,7 +202,7 @@ SAMPLES: list[tuple[wire.Message, str]] = [
         f'"nonce":"{"3" * 32}","records":40,"refusal":"no","round":4,"study":"{STUDY}"}}',
     ),
     (
-        AnswerMessage.of(STUDY, "1" * 64, (Answer("r", 1, "a", 0.5, 3), Answer("r", 1, "a", 0.75, 1)), LINK),
+        AnswerMessage(STUDY, "r", 1, "a", "1" * 64, (LevelCount(0.5, 3), LevelCount(0.75, 1)), LINK),
         f'{{"client":"a","counts":[{{"level":0.5,"ones":3}},{{"level":0.75,"ones":1}}],"kind":"answer",{LEDGER},'
         f'"question":"{"1" * 64}","round":1,"run":"r","study":"{STUDY}"}}',
     ),

@@ -32,14 +32,11 @@ from privatile.client.responder import Responder
 from privatile.client.sources import files
 from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.errors import PrivatileError
 from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import KeyPair
-from privatile.federation.record import read_record, release, verify_record, write_record
-from privatile.federation.record.countersignature import body_digest
-from privatile.federation.record.record import sign
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.federation.site.limits import read_limits
 from privatile.federation.study import load_study, study_toml
@@ -51,10 +48,11 @@ from privatile.federation.wire import (
     Link,
     Notice,
     Welcome,
-    question_digest,
     read_message,
 )
 from privatile.planning.options import Options, read_options
+from privatile.records import body_digest, read_record, sign, write_record
+from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.simulation.experiment import read_experiment
@@ -125,10 +123,7 @@ class Samples:
                 asked = [one.questions[place] for one in rounds]
                 ones = tuple(one.length // 2 for one in asked)
                 message = AnswerMessage.of(
-                    study.digest,
-                    question_digest(study.digest, asked),
-                    tuple(Answer(study.run, number, name, q.level, n) for q, n in zip(asked, ones, strict=True)),
-                    Link(number, "0" * 32),
+                    study.digest, [Answer(q, name, n, Position(number)) for q, n in zip(asked, ones, strict=True)]
                 )
                 signature = message.pack(keys[name]).rpartition(b"\n")[2]
                 answers[name] = Accepted(ones, message.ledger, keys[name].public.signer, signature)
@@ -168,11 +163,11 @@ class Samples:
     def _messages(self) -> dict[str, Any]:
         digest, run, link = "0" * 64, "a run", Link(3, "0" * 32)
         asked = {"north": (Question(run, 3, 0.5, 10.0, 5),), "south": (Question(run, 3, 0.5, 10.0, 7),)}
-        answer = Answer(run, 3, "north", 0.5, 2)
+        answer = Answer(asked["north"][0], "north", 2, Position(3))
         hello = Hello(digest, "north", "1" * 32, link, None, "2" * 32, None)
         return {
             "ask": AskMessage.of(digest, asked),
-            "answer": AnswerMessage.of(digest, question_digest(digest, asked["north"]), (answer,), link),
+            "answer": AnswerMessage.of(digest, [answer]),
             "hello": hello,
             "welcome": Welcome(digest, "north", "1" * 32, link, 3, 15, "", "2" * 32, "3" * 32),
             "notice": Notice(digest, run, "paused", "too many are silent"),
@@ -191,7 +186,7 @@ class Samples:
             found = read_message(payload, self.key.public.signer, LARGEST_ASK)
             if isinstance(found, AskMessage):
                 return found.questions("north")
-            return found.answers if isinstance(found, AnswerMessage) else found
+            return found.counts if isinstance(found, AnswerMessage) else found
 
         return damaged, read
 
@@ -260,7 +255,7 @@ range = [0, 100000]
 scale = "linear"
 value = "wage"
 client = "region"
-weights = "equal"
+client_weights = "equal"
 rounds = 100
 confidence_level = 0.9
 max_epsilon = 2.0

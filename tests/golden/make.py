@@ -27,12 +27,12 @@ from studies.coverage.scores import score
 
 from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
-from privatile.core.messages import Answer
+from privatile.core.messages import Answer, Position
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.coordinator.intake import Accepted
-from privatile.federation.record import release, verify_record
+from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, AskMessage
 from privatile.paper.tables import compare, paper_experiment
 from privatile.simulation.default_design import displayed_intervals, simulate
 from privatile.simulation.experiment import Protocol
@@ -123,15 +123,15 @@ def runs(folder: Path) -> dict[str, object]:
     # of relaxations that ends in ½, or in which group the misfit counts a round that lies on the border of two.
     first = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, save=auto, **common)
     paper = estimate(FEW, epsilon=1, rng=2, design="paper-log", save=log, **common)
-    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, values="continuous", save=tuned, **common)
+    continuous = estimate(THREE, epsilon=BUDGETS, rng=1, rounds=60, value_kind="continuous", save=tuned, **common)
     estimate(TWO, epsilon=1, rng=13, rounds=90, save=other, **common)
     levels = estimate(THREE, q=(0.25, 0.5, 0.9), epsilon=2, rng=14, rounds=90, simultaneous=True, **common)
     own = {"east": 0.4, "north": 0.5, "south": 0.6}
-    incomes = {"scale": "log", "range": (1e3, 1e6), "weights": "size"}
+    incomes = {"scale": "log", "range": (1e3, 1e6), "client_weights": "size"}
     results = {
         "auto": first,
         "declared continuous": continuous,
-        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, values="whole", **common),
+        "whole years": estimate(AGES, epsilon=2, rng=9, rounds=61, value_kind="whole", **common),
         "paper-log": paper,
         "target file": estimate(THREE, epsilon=BUDGETS, rng=5, rounds=60, target="file", **common),
         "until width": estimate(THREE, epsilon=3, rng=6, rounds=61, until_width=4.0, **common),
@@ -186,9 +186,7 @@ def released(folder: Path) -> dict[str, object]:
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
             message = AnswerMessage.of(
                 study.digest,
-                question_digest(study.digest, asked),
-                tuple(Answer(study.run, number, name, q.level, count) for q, count in zip(asked, ones, strict=True)),
-                Link(number, "0" * 32),
+                [Answer(one, name, count, Position(number)) for one, count in zip(asked, ones, strict=True)],
             )
             signature = message.pack(keys[name]).rpartition(b"\n")[2]
             answers[name] = Accepted(tuple(ones), message.ledger, keys[name].public.signer, signature)
@@ -275,7 +273,7 @@ def paper_rows(folder: Path) -> dict[str, object]:
 
 def plans() -> dict[str, object]:
     """What `privatile plan` prints."""
-    named = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3", "--width", 0.02)
+    named = ("plan", "--q", 0.8, "--add-client", "north=20000,1,1", "--add-client", "south=5000,2,3", "--width", 0.02)
     checked = ("plan", "--clients", 4, "--records", 5000, "--epsilon", 1, "--population", "normal:50,10", "--runs", 20)
     return {
         "named": json.loads(said(*named, "--json")),

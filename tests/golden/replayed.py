@@ -16,12 +16,12 @@ from privatile.estimator.open_ended import End
 from privatile.estimator.plan import Ask
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
-from privatile.result.summary import rearranged, summarize
+from privatile.result.summary import LevelFacts, make_results
 from privatile.run.coordinator import Track
-from privatile.run.periods import with_times
 
 Told = Mapping[str, Any]
-OPTIONS = ("rounds", "values", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+AS_TOLD = ("rounds", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
+OPTIONS = {"values": "value_kind"} | {name: name for name in AS_TOLD}
 
 
 class Asked(NamedTuple):
@@ -76,7 +76,7 @@ class Replayed:
             local_level="own" if told.get("own_levels") else "global",
             weighting="given",
             simulated=True,
-            **{name: told[name] for name in OPTIONS if name in told},
+            **{OPTIONS[name]: told[name] for name in OPTIONS if name in told},
         )
         self._levels = [Track(self._spec, index) for index in range(len(self._spec.levels))]
         self.open_ended = open_ended
@@ -129,13 +129,12 @@ class Replayed:
             for result in self._results()
         ]
 
-    def _results(self) -> tuple[QuantileResult, ...]:
-        found = []
+    def _results(self) -> tuple[Any, ...]:
+        levels = []
         for level in self._levels:
-            plan, state, path = level.plan, level.state, level.trajectory
-            result = summarize(self._spec, plan, state, path, "run", at_fixed_end=level.at_fixed_end)
-            found.append(with_times(result, plan, state, path, [3600.0 * number for number in range(state.round)]))
-        return rearranged(found)
+            times = [3600.0 * number for number in range(level.state.round)]
+            levels.append(LevelFacts(level.plan, level.state, level.trajectory, level.at_fixed_end, times=times))
+        return make_results(self._spec, levels, run="run")
 
     def _ends(self, result: QuantileResult) -> dict[str, Any]:
         other, anytime = result.other, result.anytime

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +27,9 @@ import privatile
 from privatile import __version__
 from privatile.cli import main as command
 from privatile.errors import PrivatileError
-from privatile.report.survey_pages import LANGUAGES, SurveyPages
-from privatile.report.view import read_results
+from privatile.report.survey_pages import SurveyPages
+from privatile.run.view import RunView
+from privatile.survey.page import LANGUAGES
 from tests.golden import stored, wrong
 from tests.golden.make import pretty
 
@@ -39,7 +41,9 @@ CHANGES = (
     (rf"\b({re.escape(__version__)}|0\.1\.0)\b", "(version)"),
     (r"\(build [0-9a-f]{12}\)", "(build)"),
     (r"run-[0-9a-f]{16}", "(run)"),
+    (r"ledger-[0-9a-f]{32}\.key", "(key)"),
     (r"/\S*/(?=snapshots-here/)", "/"),
+    (r"within (1e-09|0\.001) standard errors", "within (a tolerance)"),  # the second in a file of another build
 )
 """What differs between versions, machines or days, and what stands for it."""
 
@@ -102,11 +106,11 @@ def help_texts() -> str:
 
 ASK = ("--value", "pay", "--client", "region", "--epsilon", 2, "--range", 0, 100, "--rounds", 30)
 SAVED = ("estimate", "data.csv", *ASK, "--person", "who", "--ledger", "ledger.db", "--save", "run.db", "--yes")
-PLAN = ("plan", "--q", 0.8, "--client", "north=20000,1,1", "--client", "south=5000,2,3")
+PLAN = ("plan", "--q", 0.8, "--add-client", "north=20000,1,1", "--add-client", "south=5000,2,3")
 TOLD: tuple[tuple[object, ...], ...] = (
     SAVED,
     ("report", "going.db"),
-    ("report", "going.db", "--values", "whole"),
+    ("report", "going.db", "--value-kind", "whole"),
     ("report", "levels.db"),
     ("report", "groups"),
     ("report", "groups", "--simultaneous"),
@@ -119,8 +123,9 @@ TOLD: tuple[tuple[object, ...], ...] = (
     (*PLAN, "--width", 0.02),
     (*PLAN, "--spread", 12),
     ("plan", "--epsilon", 1, "--width", 2000, "--population", "lognormal:median=48000,sigma=0.6"),
-    ("survey", "status", "survey"),
-    ("federation", "status", "federation/organizer"),
+    ("status", "survey"),
+    ("status", "federation/organizer"),
+    ("status", "run.db"),
     ("verify", "record.json"),
     ("verify", "record.json", "--transcript", "federation/organizer/run.db"),
     ("verify", "survey-record.json", "--transcript", "survey/run.db"),
@@ -180,8 +185,8 @@ def page_texts() -> str:
             assert done.exit_code == 0, done.output
             page = words_of((folder / "page.html").read_text(encoding="utf-8"))
             parts.append(f"{line(('report', source, '-o', 'page.html'))}\n{page}\n")
-        parts += [f"HTML of run.db\n{words_of(read_results('run.db')[0].to_html())}\n"]
-        facts, pages = json.loads(called("survey", "status", "survey", "--json").stdout), SurveyPages()
+        parts += [f"HTML of run.db\n{words_of(RunView.read('run.db').all_results()[0].to_html())}\n"]
+        facts, pages = json.loads(called("status", "survey", "--json").stdout), SurveyPages()
         parts += [f"survey, {name}\n{words_of(pages.live(facts, name))}\n" for name in LANGUAGES]
         parts += [f"survey, organiser\n{words_of(pages.organiser(facts))}\n"]
         return settled("\n".join(parts))
@@ -227,8 +232,11 @@ def sentences() -> str:
                 parts = node.values if isinstance(node, ast.JoinedStr) else [node]
                 texts = (part.value if isinstance(part, ast.Constant) else "{}" for part in parts)
                 found.add(" ".join("".join(text for text in texts if isinstance(text, str)).split()))
-    for path in SOURCES.rglob("*messages/*.json"):
+    for path in (*SOURCES.rglob("messages/*.json"), *SOURCES.rglob("words/*.json")):
         found.update(json.loads(path.read_text(encoding="utf-8")).values())
+    for path in SOURCES.rglob("*.toml"):
+        told = strings(tomllib.loads(path.read_text(encoding="utf-8")))
+        found.update(re.sub(r"\{[^}]*\}", "{}", text) for text in told)
     for path in (*SOURCES.rglob("*.html"), *SOURCES.rglob("*.j2")):
         text = re.sub(r"(?s)\{%.*?%\}|\{#.*?#\}", "\n", path.read_text(encoding="utf-8"))
         found.update(words_of(re.sub(r"(?s)\{\{.*?\}\}", "{}", text)).splitlines())
@@ -236,6 +244,15 @@ def sentences() -> str:
         found.update(" ".join(text.split()) for text in JS_TEXT.findall(path.read_text(encoding="utf-8")))
     said = (text for text in sorted(found) if len(re.findall(r"\w{2,}", text)) > 2 and not NO_WORDS.match(text))
     return "".join(f"{text}\n" for text in said)
+
+
+def strings(plain: Any) -> Iterator[str]:
+    """All texts of a table, the names of its keys not."""
+    if isinstance(plain, dict):
+        for value in plain.values():
+            yield from strings(value)
+    elif isinstance(plain, str):
+        yield plain
 
 
 NO_WORDS = re.compile(r"(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|PRAGMA|ALTER) |[\w.{}/-]*$|\(\[")

@@ -20,7 +20,8 @@ from click.testing import CliRunner
 
 import privatile
 from privatile.cli import main as command
-from privatile.federation.record import release, write_record
+from privatile.federation.operations.record import release
+from privatile.records import write_record
 from privatile.survey.folder import read_codes
 from tests.cli.test_refusals import TINY
 from tests.federation.played import make as make_federation
@@ -87,7 +88,7 @@ def _runs() -> None:
     Path("data.csv").write_text("region,who,pay\n" + "\n".join(rows) + "\n")
     ask = ("--value", "pay", "--client", "region", "--epsilon", 2, "--range", 0, 100, "--rounds", 30)
     _said("estimate", "data.csv", *ask, "--person", "who", "--ledger", "ledger.db", "--save", "run.db", "--yes")
-    long_run(Path("going.db"), rounds=40, stop=25, clients=2, length=30, design="auto", values="any")
+    long_run(Path("going.db"), rounds=40, stop=25, clients=2, length=30, design="auto", value_kind="any")
     people = pd.DataFrame({"pay": np.concatenate(list(TWO.values())), "sex": np.repeat(["f", "m"], 8000)})
     privatile.estimate(
         people, value="pay", by="sex", epsilon=1, range=(0, 100), rounds=30, simulate=True, rng=1, save="groups"

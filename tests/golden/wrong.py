@@ -22,7 +22,7 @@ IN_100 = ("--value", "pay", "--range", "0", "100")
 DATA = ("--value", "pay", "--epsilon", "1", "--range", "0", "100")
 ASK = ("estimate", "data.csv", *DATA)
 ONE = ("--value", "pay", "--q", "0.5", "--epsilon", "1", "--range", "0", "100")
-FEDERATION = ("federation", "init", "new", "--client", "a", "--client", "b", "--records", "500", *ONE)
+FEDERATION = ("federation", "init", "new", "--add-client", "a", "--add-client", "b", "--records", "500", *ONE)
 SURVEY = ("survey", "init", "new", "--title", "Pay", "--codes", "100", "--address", "https://a.example", *ONE)
 PEOPLE_PLAN = ("plan", "--epsilon", 1, "--width", 2)
 
@@ -44,15 +44,15 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     (*ASK, "--client", "town"),
     (*ASK, "--person", "name"),
     (*ASK, "--weight", "weight"),
-    (*ASK, "--weights", "precision"),
-    (*ASK, "--weights", "gone.csv"),
+    (*ASK, "--client-weights", "precision"),
+    (*ASK, "--client-weights", "gone.csv"),
     (*ASK, "--only", "west"),
     (*ASK, "--by", "town"),
     (*ASK, "--by", "region", "--only", "north"),
     (*ASK, "--overall-share", 0.2),
     (*ASK, "--until-width", -1),
-    (*ASK, "--values", "halves"),
-    (*ASK, "--values", "step=0"),
+    (*ASK, "--value-kind", "halves"),
+    (*ASK, "--value-kind", "step=0"),
     (*ASK, "--design", "fibonacci"),
     (*ASK, "--design", "straddle", "--interval", "paper"),
     (*ASK, "--design", "paper-c1", "--interval", "smooth"),
@@ -84,10 +84,10 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     ("report", "run.db", "-o", "gone/page.html"),
     ("report", "run.db", "-o", "page.txt"),
     ("report", "run.db", "--figure", "picture.xyz"),
-    ("report", "run.db", "--values", "halves"),
+    ("report", "run.db", "--value-kind", "halves"),
     ("report", "altered-groups", "-o", "page.html"),
-    ("watch", "gone.db", "--once"),
-    ("watch", "run.db", "--every", -1),
+    ("status", "gone.db"),
+    ("watch", "run.db", "--once"),
     ("dashboard", "run.db", "--at", "foo"),
     ("compare", "run.db", "run.db"),
     ("compare", "run.db", "run.db", "--disjoint"),
@@ -107,7 +107,7 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     (*PEOPLE_PLAN, "--like", "none.db"),
     ("plan", "--records", 1000, "--epsilon", "nan"),
     ("plan", "--records", 1000, "--epsilon", 1, "--population", "banana"),
-    ("plan", "--client", "a=1000,1", "--client", "a=1000,1"),
+    ("plan", "--add-client", "a=1000,1", "--add-client", "a=1000,1"),
     ("simulate", "run", "gone.toml", "--store", "s.db"),
     ("simulate", "run", "wrong.toml", "--store", "s.db"),
     ("simulate", "run", "tiny.toml", "--store", "run.db"),
@@ -128,14 +128,14 @@ COMMANDS: tuple[tuple[object, ...], ...] = (
     (*FEDERATION[:3], "--client", "n", "--range", 0, 1, "--records", 300),
     (*FEDERATION, "--range", 80, 0),
     (*FEDERATION, "--records", "nan"),
-    ("federation", "status", "gone"),
+    ("federation", "status", "federation/organizer"),
     ("federation", "admit", "federation/organizer", "gone.json"),
     ("federation", "add", "federation/organizer", "west"),
     ("survey", "init", "survey", *SURVEY[3:]),
     (*SURVEY, "--range", 80, 0),
     (*SURVEY, "--codes", 0),
-    ("survey", "status", "gone"),
-    ("survey", "status", "altered-survey"),
+    ("survey", "status", "survey"),
+    ("status", "altered-survey"),
     ("survey", "serve", "survey", "--address", "nowhere"),
     ("audit", "--epsilon", 1, "--off", 0),
     ("audit", "--epsilon", 1, "--command", "no-such-program-here"),
@@ -148,6 +148,8 @@ def call(**changed: Any) -> Callable[[], object]:
     data = given.pop("data", PEOPLE)
     return lambda: privatile.estimate(data, **given)
 
+
+ASKED = Question("r1", 1, 0.5, 0.0, 50)
 
 CALLS: dict[str, Callable[[], object]] = {
     "epsilon missing": call(epsilon=None),
@@ -170,15 +172,17 @@ CALLS: dict[str, Callable[[], object]] = {
     "too few for the rounds": call(data={"north": [1.0] * 10}),
     "missing values that fail": call(data={"north": [1.0, float("nan")] * 100}, missing="fail"),
     "a flag as text": call(not_private="yes"),
-    "weights by precision": call(weights="precision"),
-    "weights below 0": call(weights={"north": -0.5, "south": 1.5}),
-    "weights of another sum": call(weights={"north": 0.5, "south": 0.8}),
+    "weights by precision": call(client_weights="precision"),
+    "weights below 0": call(client_weights={"north": -0.5, "south": 1.5}),
+    "weights of another sum": call(client_weights={"north": 0.5, "south": 0.8}),
     "rounds as text": call(rounds="many"),
     "a client left out that is none": call(leave_out="west"),
     "everybody left out": call(leave_out=("north", "south")),
     "a column of a mapping": call(client="region"),
     "a question before the first round": lambda: Question(run="r1", round=0, level=0.5, query=0.0, length=1),
-    "an answer that is too large": lambda: Answer("r1", 1, "north", 0.5, 53).check(Question("r1", 1, 0.5, 0.0, 50)),
+    "an answer that is too large": lambda: (
+        (asked := Question("r1", 1, 0.5, 0.0, 50)) and Answer(asked, "north", 53).check(asked)
+    ),
     "a question as text": lambda: Question.from_json("nothing"),
     "a truth rate of 1": lambda: privatile.RandomizedResponse(1.0),
     "a truth rate above 1": lambda: privatile.RandomizedResponse(1.5),

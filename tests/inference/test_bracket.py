@@ -59,7 +59,7 @@ def test_the_any_shape_interval_of_a_look_holds_the_ends_for_every_look(trusted:
     if trusted:
         cell = replace(make_cell("normal", 1, 0.5, 0.5, 3000.0), rounds=60)
     narrower = 0
-    settings = ReportSettings("x", (cell.level,), values="continuous", until_width=1.0)
+    settings = ReportSettings("x", (cell.level,), value_kind="continuous", until_width=1.0)
     runs = simulate(cell, cell.plan, 1, np.random.default_rng(5))
     for rounds in range(30, 61, 10):
         state, trajectory = runs.state(0, rounds)

@@ -8,7 +8,7 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.inference.inference import Inference, from_ends, hull, simultaneous
-from privatile.result.diagnostics import two_digits
+from privatile.result.caveats import rounded_text
 from privatile.result.result import QuantileResult
 
 
@@ -62,7 +62,7 @@ def test_advice_can_be_followed() -> None:
     large = estimate(normal(60, 10, 2_000, 1), q=0.5, epsilon=1, range=(0, 100), simulate=True, rng=1)
     assert "ε near 1.2" in next(caveat.text for caveat in large.caveats if caveat.code == "support")
     assert "design auto" not in small.to_text()
-    assert two_digits(940.0) == "940"
+    assert rounded_text(940.0) == "940"
 
 
 def crossed() -> Iterator[QuantileResult]:
@@ -98,7 +98,7 @@ def test_rearranged_levels_agree_with_themselves() -> None:
 def test_a_range_that_excludes_the_answer_gives_no_certainty(scale: str, mean: float) -> None:
     for values in ("any", "continuous"):
         data = normal(mean, 3, 8000, 3)
-        result = estimate(data, q=0.5, epsilon=3, range=(60, 100), scale=scale, values=values, simulate=True, rng=2)
+        result = estimate(data, q=0.5, epsilon=3, range=(60, 100), scale=scale, value_kind=values, simulate=True, rng=2)
         low, high = result.confidence_interval
         assert 60.0 <= low <= result.estimate <= high <= 100.0
         assert (result.test(60.0).p_value > 0.05) == (low <= 60.0)

@@ -79,7 +79,7 @@ def test_a_bracket_narrows_where_the_answers_are_clear() -> None:
 
 def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
     ages = {"all": np.floor(np.clip(np.random.default_rng(1).normal(43.3, 15, 200_000), 0, 99))}
-    result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), values="continuous", simulate=True, rng=1)
+    result = estimate(ages, q=0.5, epsilon=2, range=(0, 120), value_kind="continuous", simulate=True, rng=1)
     assert "declaration" in {caveat.code for caveat in result.caveats}
     assert "the answers do not follow a smooth curve" in result.contradiction
     assert result.method == "any-shape"
@@ -87,7 +87,9 @@ def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
     assert result.confidence_interval.low <= 43.0 <= result.confidence_interval.high
     shown = {row.key: row.value for row in result.rows()}
     assert shown["misfit"] > LARGEST_MISFIT
-    dithered = estimate(ages, q=0.5, epsilon=2, range=(0, 120), values="continuous", dither=1.0, simulate=True, rng=1)
+    dithered = estimate(
+        ages, q=0.5, epsilon=2, range=(0, 120), value_kind="continuous", dither=1.0, simulate=True, rng=1
+    )
     assert dithered.method == "smooth"
     assert not dithered.contradiction
 
@@ -98,7 +100,7 @@ def test_whole_years_are_covered_and_the_grid_leaves_a_few() -> None:
     smooth = 0
     for seed in range(6 if os.environ.get("PRIVATILE_LONG") else 4):
         ages = {"all": np.rint(np.random.default_rng(seed).normal(40.2, 12.0, 40_000))}
-        got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), values="whole", simulate=True, rng=seed)
+        got = estimate(ages, q=0.5, epsilon=1.1, range=(0, 120), value_kind="whole", simulate=True, rng=seed)
         assert got.confidence_interval.low <= 40.0 <= got.confidence_interval.high
         assert got.grid_values is not None
         assert 40.0 in got.grid_values

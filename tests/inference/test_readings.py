@@ -28,7 +28,7 @@ def read(law: Population, seed: int, silent: float = 0.0, values: str = "any") -
         state = step(state, ask, ones, plan)
         trajectory.record(ask, state, plan)
     assert (trajectory.clients is None) == (not silent)
-    return read_run(ReportSettings("x", (0.5,), values=values), plan, final, trajectory)
+    return read_run(ReportSettings("x", (0.5,), value_kind=values), plan, final, trajectory)
 
 
 def ends(reading: Inference | None) -> tuple[float, float]:

@@ -256,8 +256,7 @@ def each_level_of_a_sites_round_is_a_transaction_of_its_own(seams: Seams) -> Non
         def answer(self: Any, questions: Any) -> Any:
             if len(questions) > 1:
                 hit()
-            parts = [original(self, [question]) for question in questions]
-            return tuple(one for answers, _ in parts for one in answers), parts[-1][1]
+            return tuple(one for question in questions for one in original(self, [question]))
 
         return answer
 
@@ -496,6 +495,17 @@ def what_overlaps_indirectly_is_left_out(seams: Seams) -> None:
     seams.change(
         f"{DATASETS}:overlapping_datasets",
         lambda found, ledger, this: found if isinstance(this, Content) or not found else {},
+    )
+
+
+@fault("tests/client/test_worst_case.py::test_the_word_does_not_hide_the_same_records_from_the_next_run")
+def new_people_are_left_out_beside_the_same_records(seams: Seams) -> None:
+    """What the ledger holds is compared among itself, a run that is not entered yet with nothing."""
+    from privatile.client.ledger.datasets import Content
+
+    seams.change(
+        f"{DATASETS}:sharing_datasets",
+        lambda found, ledger, this: {} if found and isinstance(this, Content) else found,
     )
 
 
@@ -831,7 +841,7 @@ def pages_of_the_ledger_are_not_compared(seams: Seams) -> None:
 def another_past_than_the_one_that_was_seen_is_accepted(seams: Seams) -> None:
     from privatile.errors import LedgerError
 
-    seams.forgive(f"{RESPONDER}.confirm", LedgerError)
+    seams.forgive(f"{ACCOUNT}.confirm", LedgerError)
 
 
 @fault("tests/client/test_marks.py::test_a_new_run_on_an_older_copy_of_the_ledger_is_refused_until_it_is_declared")

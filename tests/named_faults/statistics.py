@@ -334,7 +334,7 @@ def the_most_important_caveat_is_lost(seams: Seams) -> None:
 
         return most_important_first
 
-    seams.replace("privatile.result.severity:most_important_first", make)
+    seams.replace("privatile.result.caveats:most_important_first", make)
 
 
 @fault("tests/result/test_rounding.py::test_ends_are_rounded_outward_and_stay_in_the_range")
@@ -376,13 +376,14 @@ def a_declared_grid_is_ignored(seams: Seams) -> None:
 @fault("tests/result/test_first_interval.py::test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition")
 def the_condition_of_the_first_interval_is_lost(seams: Seams) -> None:
     def make(original: Original, hit: Hit) -> Original:
-        def first_condition(self: Any) -> str:
+        def shown_of(result: Any) -> Any:
             hit()
-            return ""
+            found = original(result)
+            return replace(found, first=replace(found.first, condition="", condition_code=""))
 
-        return first_condition
+        return shown_of
 
-    seams.replace(f"{RESULT}.first_condition", make)
+    seams.replace("privatile.result.shown:shown_of", make)
 
 
 @fault("tests/report/test_run_page.py::test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look")
@@ -402,18 +403,13 @@ def that_a_report_was_chosen_after_the_answers_is_not_said(seams: Seams) -> None
     """As if the run had been asked as it is reported."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def results(self: Any) -> Any:
-            found = original(self)
-            if any(one and any(caveat.code == "chosen-later" for caveat in one.caveats) for one in found):
+        def chosen_later(*settings: Any) -> None:
+            if original(*settings) is not None:
                 hit()
-            return [
-                one and replace(one, caveats=tuple(each for each in one.caveats if each.code != "chosen-later"))
-                for one in found
-            ]
 
-        return results
+        return chosen_later
 
-    seams.replace("privatile.report.view:RunRecord.results", make)
+    seams.replace("privatile.result.summary:chosen_later", make)
 
 
 @fault("tests/result/test_compare.py::test_any_shape_intervals_are_compared_by_their_ends")
@@ -494,7 +490,7 @@ def a_chart_draws_its_interval_rounded_inward(seams: Seams) -> None:
 
         return to_dict
 
-    seams.replace("privatile.report.view:ThinPath.to_dict", make)
+    seams.replace("privatile.report.path:ThinPath.to_dict", make)
 
 
 @fault("tests/laws/test_critical.py::test_sampling_without_replacement_gives_the_lowered_endpoint")

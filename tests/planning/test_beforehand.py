@@ -39,11 +39,11 @@ def made(folder: Path, **more: Any) -> LocalRun:
     ("more", "said"),
     [
         ({}, {"support"}),
-        ({"weights": "equal"}, {"support", "dominance"}),
+        ({"client_weights": "equal"}, {"support", "dominance"}),
         ({"epsilon": 12.0, "allow_weak": True}, {"weak"}),
         ({"epsilon": None, "not_private": True, "interval": "smooth", "target": "file"}, {"not-private", "file"}),
         ({"interval": "smooth", "missing": "drop"}, {"contradiction"}),
-        ({"values": "continuous", "rounds": 60}, {"declaration", "support"}),
+        ({"value_kind": "continuous", "rounds": 60}, {"declaration", "support"}),
         ({"dither": 0.5}, {"support", "dither"}),
         ({"person": "who", "q": (0.5, 0.9)}, {"person", "support"}),
         ({"weight": "weight", "rounds": None}, {"survey-weights"}),
@@ -69,13 +69,13 @@ def test_a_dry_run_and_the_result_say_the_same(tmp_path: Path, more: dict[str, A
 
 def test_the_dry_run_says_that_shared_values_widen_the_interval_unless_they_were_declared_away(tmp_path: Path) -> None:
     for values, said in (("any", True), ("continuous", False), ("whole", False)):
-        assert (HEAPS in preview(made(tmp_path, values=values, epsilon=6).spec).to_text()) == said
+        assert (HEAPS in preview(made(tmp_path, value_kind=values, epsilon=6).spec).to_text()) == said
 
 
 def test_the_dry_run_names_the_costly_client_and_what_would_help(tmp_path: Path) -> None:
-    found = preview(made(tmp_path, weights="equal", epsilon=6).spec)
+    found = preview(made(tmp_path, client_weights="equal", epsilon=6).spec)
     size, without = found.cures
-    assert (size.client, size.option, without.option) == ("tiny", "--weights size", "--leave-out tiny")
+    assert (size.client, size.option, without.option) == ("tiny", "--client-weights size", "--leave-out tiny")
     assert "Client tiny makes up 8" in found.to_text()
     head, *rows = found.to_text().splitlines()[-3:]
     assert head.split(None, 2)[:2] == ["would", "help"]
@@ -83,7 +83,7 @@ def test_the_dry_run_names_the_costly_client_and_what_would_help(tmp_path: Path)
         assert row.startswith(cure.option)
         assert f"{cure.times_as_wide:.2g} times as wide  " in row
     # What is promised is what a dry run with that option says, up to the price of less information.
-    for cure, more in ((size, {"weights": "size"}), (without, {"weights": "equal", "leave_out": "tiny"})):
+    for cure, more in ((size, {"client_weights": "size"}), (without, {"client_weights": "equal", "leave_out": "tiny"})):
         cured = preview(made(tmp_path, epsilon=6, **more).spec)
         assert cured.rank_widths[0] / found.rank_widths[0] == pytest.approx(cure.times_as_wide, rel=0.15)
         assert cured.cures == ()
@@ -102,7 +102,7 @@ def test_what_is_too_small_is_said(tmp_path: Path) -> None:
 def test_a_client_that_is_left_out_is_not_asked_and_not_meant(tmp_path: Path) -> None:
     epsilon = {"north": 2, "south": 1, "tiny": 1}
     weights = {"north": 0.4, "south": 0.4, "tiny": 0.2}
-    run = made(tmp_path, leave_out="tiny", epsilon=epsilon, weights=weights)
+    run = made(tmp_path, leave_out="tiny", epsilon=epsilon, client_weights=weights)
     assert {client.name: client.weight for client in run.spec.clients} == {"north": 0.5, "south": 0.5}
     (result,) = run.complete()
     assert result.records == 1140

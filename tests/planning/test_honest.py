@@ -48,13 +48,13 @@ def ratio(population: str, level: float, width: float, values: str, epsilons: tu
     coins = [RandomizedResponse.from_epsilon(epsilon) for epsilon in epsilons]
     clients = [Client(f"c{k}", coin, 1.0 / len(coins), level, 10**6) for k, coin in enumerate(coins)]
     guess = guess_of(population, law)
-    found = plan_run([level], clients, wanted="people", width=width, values=values, guess=guess)
+    found = plan_run([level], clients, wanted="people", width=width, value_kind=values, guess=guess)
     expected = found.preview.widths[0][0].width
     # Less than was asked for where the fewest people that have a smooth interval give more.
     assert expected is not None
     assert expected <= width
     asked = [Client(c.name, c.mechanism, c.weight, level, round(share * c.records)) for c in found.preview.spec.clients]
-    (check,) = check_plan(plan_run([level], asked, values=values, guess=guess), law, RUNS)
+    (check,) = check_plan(plan_run([level], asked, value_kind=values, guess=guess), law, RUNS)
     assert check["coverage"] > 0.95 - 4 * math.sqrt(0.95 * 0.05 / RUNS)
     print(
         f"{population} level {level:g} {values}: {found.people:,} people, {check['width'] / expected:.3f} of the width"

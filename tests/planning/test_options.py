@@ -44,11 +44,11 @@ def test_paths_are_relative_to_the_file_and_numbers_stay_as_written(tmp_path: Pa
 
 def test_a_client_may_be_named_in_either_unicode_form_and_only_once() -> None:
     nfc, nfd = "K\u00f6ln", "Ko\u0308ln"
-    options = Options(q={nfd: 0.5}, epsilon={f" {nfd}": 1.0}, weights={nfd: 1.0}, only=nfd, range=(0, 1))
+    options = Options(q={nfd: 0.5}, epsilon={f" {nfd}": 1.0}, client_weights={nfd: 1.0}, only=nfd, range=(0, 1))
     assert options.only == nfc
-    assert (options.q, options.epsilon, options.weights) == ({nfc: 0.5}, {nfc: 1.0}, {nfc: 1.0})
+    assert (options.q, options.epsilon, options.client_weights) == ({nfc: 0.5}, {nfc: 1.0}, {nfc: 1.0})
     options.check_clients([nfc])
-    for option in ("q", "epsilon", "weights"):
+    for option in ("q", "epsilon", "client_weights"):
         twice: dict[str, Any] = {"epsilon": 1.0, option: {nfc: 0.5, nfd: 0.5}}
         with pytest.raises(InputError, match=f"{option} names client 'Köln' more than once"):
             Options(range=(0, 1), **twice)

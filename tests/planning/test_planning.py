@@ -24,17 +24,17 @@ def clients(count: int = 4, records: int = 5000, epsilon: float = 1.0) -> list[C
 
 @pytest.mark.parametrize(("values", "target"), [("any", 0.06), ("continuous", 0.02)])
 def test_a_target_is_met_by_what_the_plan_says_it_takes(values: str, target: float) -> None:
-    first, other = plan_run([0.5], clients(), width=target, values=values).needs
+    first, other = plan_run([0.5], clients(), width=target, value_kind=values).needs
     assert first.method == ("smooth" if values == "continuous" else "any-shape") != other.method
     assert first.people is not None
     assert first.epsilon is not None
     more = clients(records=first.people // 4)
-    assert plan_run([0.5], more, values=values).preview.rank_widths[0] == pytest.approx(target, rel=2e-3)
+    assert plan_run([0.5], more, value_kind=values).preview.rank_widths[0] == pytest.approx(target, rel=2e-3)
     richer = clients(epsilon=first.epsilon)
-    assert plan_run([0.5], richer, values=values).preview.rank_widths[0] == pytest.approx(target, rel=1e-3)
+    assert plan_run([0.5], richer, value_kind=values).preview.rank_widths[0] == pytest.approx(target, rel=1e-3)
     # A number that is one in twenty too small does not do: the plan's numbers are the least.
     fewer = clients(records=round(0.95 * first.people / 4))
-    assert plan_run([0.5], fewer, values=values).preview.rank_widths[0] > target
+    assert plan_run([0.5], fewer, value_kind=values).preview.rank_widths[0] > target
 
 
 def test_a_plan_finds_people_or_epsilon_and_is_then_about_them() -> None:
@@ -69,10 +69,10 @@ def test_levels_share_the_people_and_each_is_as_narrow_as_asked_for() -> None:
 
 def test_no_smooth_interval_is_promised_where_none_would_be_shown() -> None:
     # Below an information of 150 the formula gives a seventh of what simulated runs give.
-    made = plan_run([0.5], clients(count=1), wanted="people", width=0.2, values="continuous")
+    made = plan_run([0.5], clients(count=1), wanted="people", width=0.2, value_kind="continuous")
     assert made.preview.information[0].value == pytest.approx(150.0, rel=0.01)
     assert made.preview.rank_widths[0] < 0.2
-    few = plan_run([0.5], clients(count=1, records=1000), values="continuous")
+    few = plan_run([0.5], clients(count=1, records=1000), value_kind="continuous")
     assert few.preview.widths[0][0].method == "any-shape"
 
 
@@ -146,16 +146,16 @@ def test_the_price_of_every_distribution_is_what_was_measured() -> None:
 
 def test_a_plan_shows_both_intervals_each_with_its_condition() -> None:
     members = clients(records=20_000)
-    made, declared = plan_run([0.5], members), plan_run([0.5], members, values="continuous")
+    made, declared = plan_run([0.5], members), plan_run([0.5], members, value_kind="continuous")
     assert made.preview.widths[0] == declared.preview.widths[0][::-1]
     assert made.preview.widths[0][0].rank_width > 2.5 * made.preview.widths[0][1].rank_width
     first, second = (line for line in made.to_text().splitlines() if line.startswith("- "))
     assert "holds whatever the distribution" in first
     assert "If the values are continuous and their distribution is smooth around the quantile" in second
-    assert "--values continuous" in second
+    assert "--value-kind continuous" in second
     assert [one["method"] for one in made.to_dict()["expected_intervals"][0]] == ["any-shape", "smooth"]
     assert "Beware" not in made.to_text()
-    whole = plan_run([0.5], members, values="whole", width=0.06)
+    whole = plan_run([0.5], members, value_kind="whole", width=0.06)
     assert [one["method"] for one in whole.to_dict()["expected_intervals"][0]] == ["any-shape"]
     assert [need.method for need in whole.needs] == ["any-shape"]
     assert "continuous" not in whole.to_text()
@@ -167,7 +167,7 @@ def test_a_plan_says_where_the_answers_may_bound_nothing() -> None:
     assert "it may be wide or reach the ends of the range" in made.to_text()
     # The smooth interval is not shown then, and its questions serve no other: no plan may promise it.
     for values in ("any", "continuous"):
-        shown = plan_run([0.5], clients(count=1, records=1000), values=values).to_text()
+        shown = plan_run([0.5], clients(count=1, records=1000), value_kind=values).to_text()
         assert (
             shown.count("Below an information of 150 it is not shown, and to declare it widens the one that is.") == 1
         )
@@ -194,7 +194,7 @@ def test_no_guess_is_made_of_nonsense(wrong: float) -> None:
 def test_a_run_that_stops_by_its_width_is_promised_a_smooth_interval_for_every_look() -> None:
     for values, place, straddled in (("any", 1, 1.05), ("continuous", 0, 1.0)):
         fixed, looked_at = (
-            made_preview(values=values, **more).to_dict()["expected_intervals"][0]
+            made_preview(value_kind=values, **more).to_dict()["expected_intervals"][0]
             for more in ({}, {"until_width": 5.0})
         )
         ratio = looked_at[place]["width_in_rank"] / fixed[place]["width_in_rank"]
@@ -212,12 +212,12 @@ def made_preview(**settings: Any) -> Preview:
     ("settings", "methods", "known"),
     [
         ({}, ["any-shape", "smooth"], [True, True]),
-        ({"values": "continuous"}, ["smooth", "any-shape"], [True, True]),
-        ({"values": "whole"}, ["any-shape"], [True]),
+        ({"value_kind": "continuous"}, ["smooth", "any-shape"], [True, True]),
+        ({"value_kind": "whole"}, ["any-shape"], [True]),
         ({"until_width": 5.0}, ["any-shape", "smooth"], [True, True]),
         ({"design": "tuned"}, ["any-shape", "smooth"], [False, True]),
         ({"design": "rounds"}, ["any-shape", "self-normalized"], [False, True]),
-        ({"design": "rounds", "values": "continuous"}, ["smooth", "self-normalized"], [False, True]),
+        ({"design": "rounds", "value_kind": "continuous"}, ["smooth", "self-normalized"], [False, True]),
         ({"design": "rounds", "interval": "self-normalized"}, ["self-normalized"], [True]),
         ({"design": "rounds", "mode": "local"}, ["self-normalized"], [True]),
     ],
@@ -251,11 +251,11 @@ def test_a_preview_names_the_plan_that_gives_units() -> None:
         levels=(0.25, 0.5),
         weighting="size",
         confidence_level=0.9,
-        values="continuous",
+        value_kind="continuous",
         simultaneous=True,
         rounds=100,
     )
-    options = "--rounds 100 --confidence-level 0.9 --simultaneous --values continuous --spread UNITS"
+    options = "--rounds 100 --confidence-level 0.9 --simultaneous --value-kind continuous --spread UNITS"
     assert command.replace("--spread UNITS", options) in told.to_text()
 
 
@@ -270,7 +270,7 @@ def test_no_interval_is_wider_in_rank_than_all_quantiles() -> None:
         plan_run((0.5,), clients(count=1, records=9000), width=1.5)
 
 
-@pytest.mark.parametrize("settings", [{}, {"values": "continuous"}, {"interval": "self-normalized"}])
+@pytest.mark.parametrize("settings", [{}, {"value_kind": "continuous"}, {"interval": "self-normalized"}])
 def test_a_preview_of_simultaneous_levels_is_that_of_the_level_each_has(settings: dict[str, Any]) -> None:
     levels = (0.25, 0.5, 0.75)
     joint = made_preview(levels=levels, simultaneous=True, **settings)

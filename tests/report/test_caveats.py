@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,15 @@ import privatile
 from privatile.cli import main
 from privatile.core.scale import Linear, Log
 from privatile.report.dashboard.live import LiveRun
-from privatile.report.run_page import CAVEAT_TITLES, run_page
-from privatile.report.view import read_view
+from privatile.report.run_page import run_page
+from privatile.result.caveats import CAVEATS, Caveat
 from privatile.result.compare import compare
 from privatile.result.diagnostics import no_log
-from privatile.result.result import Caveat, QuantileResult
-from privatile.result.severity import SEVERITIES
+from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
+from tests.made_runs import showing
 
 SOURCE = Path(privatile.__file__).parent
 STANDING = {"central", "missing", "unweighted"}
@@ -51,7 +53,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
     store = RunStore.open(path, read_only=True)
     assert Coordinator(store).results()[0].caveats == result.caveats  # what `serve` and `release` show
     store.close()
-    seen = read_view(path).levels[0].result
+    seen = RunView.read(path, drawn=True).levels[0].result
     assert seen is not None
     assert seen.caveats == result.caveats
     live = LiveRun(path)
@@ -64,7 +66,7 @@ def test_every_view_of_a_run_carries_the_same_caveats(tmp_path: Path, options: d
         path.read_text(encoding="utf-8")
         for path in (tmp_path / "from-file.html", result.report(tmp_path / "from-result.html"))
     ]
-    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["watch", str(path), "--once"]).output)
+    watched = re.sub(r"\s+", " ", CliRunner().invoke(main, ["status", str(path)]).output)
     for text in texts:
         assert text in result.to_text()
         assert html.escape(text) in result.to_html()
@@ -89,7 +91,7 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
     )
     done = CliRunner().invoke(main, command.split())
     assert done.exit_code == 0, done.output
-    seen = read_view(tmp_path / "run.db").levels[0].result
+    seen = RunView.read(tmp_path / "run.db", drawn=True).levels[0].result
     assert seen is not None
     codes = [caveat.code for caveat in seen.caveats]
     assert codes.count("person") == 1
@@ -97,26 +99,35 @@ def test_a_run_per_person_says_so_from_its_file_too(tmp_path: Path, monkeypatch:
 
 
 def test_a_comparison_carries_those_of_both(tmp_path: Path) -> None:
-    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", values="continuous")
+    first, second = made(tmp_path / "a.db"), made(tmp_path / "b.db", target="file", value_kind="continuous")
     text = compare(first, second, disjoint=True).to_text()
     only = next(caveat.text for caveat in second.caveats if caveat.code == "file")
     assert f"- second: {only}" in text
 
 
-def codes_in_source() -> set[str]:
-    """The first argument of every Caveat(...) in the package."""
-    found = set()
+def strings_in(node: ast.AST) -> set[str]:
+    return {one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+
+
+def test_every_kind_is_made_somewhere_with_all_that_its_text_names() -> None:
+    """`caveat(code, variant, **values)` formats a text of the registry: no value is missing, and none is left over."""
+    made: set[str] = set()
+    strings: set[str] = set()
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Caveat"
-            if named and isinstance(node, ast.Call) and isinstance(node.args[0], ast.Constant):
-                found.add(str(node.args[0].value))
-    return found
-
-
-@pytest.mark.slow
-def test_every_caveat_has_a_title_and_every_title_a_caveat() -> None:
-    assert codes_in_source() == set(CAVEAT_TITLES) == set(SEVERITIES)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        strings |= strings_in(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "caveat":
+                codes = strings_in(node.args[0])
+                variants = strings_in(node.args[1]) if len(node.args) > 1 else {""}
+                for code in codes:
+                    texts = CAVEATS[code].texts
+                    asked = [texts[variant] for variant in variants] if variants else texts.values()
+                    names = {name for text in asked for _, name, *_ in Formatter().parse(text) if name}
+                    assert names == {keyword.arg for keyword in node.keywords}, (path, code)
+                made |= codes
+    assert made == set(CAVEATS)
+    assert {variant for kind in CAVEATS.values() for variant in kind.texts if variant} <= strings
 
 
 def test_a_page_contradicts_neither_itself_nor_the_text(tmp_path: Path) -> None:
@@ -145,8 +156,8 @@ def test_at_most_three_things_to_act_on_come_first(tmp_path: Path) -> None:
     assert first[:4] == ["- About misfit.", "- About slope.", "- About curvature.", ""]
     assert rest == ["- About weak.", "- About dominance.", "- About file."]
     assert "About central." not in text
-    view = read_view(tmp_path / "run.db")
-    page = run_page(replace(view, levels=(replace(view.levels[0], result=many),)))
+    view = RunView.read(tmp_path / "run.db", drawn=True)
+    page = run_page(showing(view, many))
     hero = page[page.index('<header class="hero">') : page.index("</header>")]
     assert hero.count("! look here") == 3
     assert page.count("About weak.") == 2  # below, once, and in the page's data

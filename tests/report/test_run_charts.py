@@ -10,22 +10,23 @@ import numpy as np
 import pytest
 
 from privatile.report.charts import trajectory_chart
+from privatile.report.path import ThinPath, thin_path
 from privatile.report.run_page import run_page
-from privatile.report.view import RunView, ThinPath, read_view
-from privatile.result.result import Caveat
+from privatile.result.caveats import Caveat
 from privatile.result.shown import grid_text
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
-from tests.made_runs import few_days, long_run
+from privatile.run.view import RunView
+from tests.made_runs import few_days, long_run, showing
 from tests.report.test_run_page import Reader
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["auto", "rounds", *(["paper-c1"] if os.environ.get("PRIVATILE_LONG") else [])])
 def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
-    view = read_view(long_run(tmp_path / "long.db", rounds=300, design=design))
+    view = RunView.read(long_run(tmp_path / "long.db", rounds=300, design=design), drawn=True)
     level = view.levels[0]
-    path = level.path(2000)
+    path = thin_path(level, 2000)
     for number in [number for number, _ in level.snapshots][5::20]:
         store = RunStore.open(long_run(tmp_path / f"{number}.db", rounds=300, stop=number, design=design))
         expected = Coordinator(store).result()
@@ -62,7 +63,7 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
 def test_the_search_is_a_strip_beside_what_matters(straddled: RunView) -> None:
     """Its questions go everywhere; no line of the chart does. They are kept in the data."""
     (level,) = straddled.levels
-    path, search = level.path(2000), level.history.burn_in
+    path, search = thin_path(level, 2000), level.burn_in
     chart = trajectory_chart(path, "age")
     assert chart is not None
     shapes = {
@@ -82,7 +83,7 @@ def test_the_search_is_a_strip_beside_what_matters(straddled: RunView) -> None:
 
 def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
     """Whole numbers where values are declared whole, or where the stated range is whole and wide enough."""
-    path = straddled.levels[0].path(2000)
+    path = thin_path(straddled.levels[0], 2000)
 
     def labels(path: ThinPath) -> list[str]:
         chart = trajectory_chart(path, "age")
@@ -102,7 +103,9 @@ def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
 def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run of whole numbers, declared as such."""
     path = tmp_path_factory.mktemp("straddled") / "run.db"
-    return read_view(long_run(path, rounds=80, length=120, design="auto", values="whole", whole=True))
+    return RunView.read(
+        long_run(path, rounds=80, length=120, design="auto", value_kind="whole", whole=True), drawn=True
+    )
 
 
 def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
@@ -115,14 +118,14 @@ def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: 
     left = grid_text(result.grid_values)
     assert f'<p class="big">{result.estimate:g}</p>' in page
     assert f"95% interval <b>{left}</b>, if every value is a whole number" in page
-    low, high = result.rounded_ends(result.confidence_interval)
+    low, high = result.shown.own.rounded
     assert f"If it is not so: {low} … {high}, whatever the distribution" in page
     assert "certain" not in page
     assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
     assert "if the values are continuous" not in page
     (facts,) = Reader(page).facts["results"]
     assert facts["grid_values"] == list(result.grid_values)
-    assert facts["values"] == "whole"
+    assert facts["value_kind"] == "whole"
 
 
 def estimate_lines(path: ThinPath) -> list[list[float]]:
@@ -135,19 +138,19 @@ def estimate_lines(path: ThinPath) -> list[list[float]]:
 
 def test_the_chart_has_an_estimate_only_where_the_table_has_one(straddled: RunView, tmp_path: Path) -> None:
     """ "7 or less" is a bar to the end of the range, without a point in it."""
-    view = read_view(few_days(tmp_path / "few.db"))
+    view = RunView.read(few_days(tmp_path / "few.db"), drawn=True)
     (level,) = view.levels
     assert level.result is not None
     assert level.result.headline == "7 or less"
-    path = level.path(2000)
-    assert (path.low[-1], path.digits_width) == (0.0, level.result.digits_width(level.result.confidence_interval))
+    path = thin_path(level, 2000)
+    assert (path.low[-1], path.digits_width) == (0.0, level.result.shown.own.width)
     assert np.isnan(path.estimate).all()
     assert estimate_lines(path) == []
     bottom, top = path.heights
     assert bottom < 0.0 < path.high[-1] < top < 20.0  # the range ends at 80
     assert "it would have reported no estimate, only the interval" in run_page(view)
     # The control: a result with an estimate has its point at the last round, and a gap in a line is not bridged.
-    whole = straddled.levels[0].path(2000)
+    whole = thin_path(straddled.levels[0], 2000)
     assert whole.estimate[-1] == pytest.approx(55.0)
     last = estimate_lines(whole)[-1]
     assert last[-1] == 752.0
@@ -165,7 +168,7 @@ def test_what_the_answers_contradict_is_said_first(straddled: RunView, declared:
     why = "no smooth interval: the answers do not follow a smooth curve"
     caveats = (Caveat("contradiction", "Declared continuous, but not so."),) if declared else ()
     result = replace(level.result, other=None, contradiction=why, caveats=caveats)
-    page = run_page(replace(straddled, levels=(replace(level, result=result),)))
+    page = run_page(showing(straddled, result))
     hero = page[page.index('<header class="hero">') : page.index("</header>")]
     # Said once: by the caveat where there is one.
     assert ("No smooth interval: the answers do not follow a smooth curve." in hero) != declared
@@ -176,7 +179,7 @@ def test_what_the_answers_contradict_is_said_first(straddled: RunView, declared:
 
 def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(straddled: RunView, tmp_path: Path) -> None:
     (level,) = straddled.levels
-    path, search = level.path(2000), level.history.burn_in
+    path, search = thin_path(level, 2000), level.burn_in
     assert (path.question_low[:search] == path.question_high[:search]).all()
     window = slice(search + 4, None)
     assert (path.question_low[window] < path.question_high[window]).all()
@@ -184,22 +187,22 @@ def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(stra
     assert 8 <= asked.sum() <= 18  # every fifth round of the window
     assert not asked[:search].any()
     # A design that follows the quantile has one question, and no centre.
-    (follows,) = read_view(long_run(tmp_path / "one.db", rounds=20)).levels
-    assert np.isnan(follows.path(99).question_center).all()
+    (follows,) = RunView.read(long_run(tmp_path / "one.db", rounds=20), drawn=True).levels
+    assert np.isnan(thin_path(follows, 99).question_center).all()
 
 
 def test_a_straddled_run_has_no_mean_and_its_interval_is_drawn_all_the_same(straddled: RunView) -> None:
     (level,) = straddled.levels
-    assert np.isnan(level.history.mean).all()
-    path = level.path(2000)
-    assert np.isfinite(path.low[level.history.burn_in + 4 :]).all()
-    assert np.isfinite(path.high[level.history.burn_in + 4 :]).all()
+    assert np.isnan(level.mean).all()
+    path = thin_path(level, 2000)
+    assert np.isfinite(path.low[level.burn_in + 4 :]).all()
+    assert np.isfinite(path.high[level.burn_in + 4 :]).all()
 
 
 def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> None:
     (level,) = straddled.levels
     assert level.result is not None
-    drawn = level.path(2000).to_dict()
+    drawn = thin_path(level, 2000).to_dict()
     low, high = level.result.confidence_interval
 
     def last(name: str) -> float:

@@ -20,9 +20,10 @@ from markupsafe import escape
 import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
+from privatile.report.path import thin_path
 from privatile.report.run_page import data_and_options, run_page
-from privatile.report.view import read_view
 from privatile.result.result import QuantileResult
+from privatile.run.view import RunView
 from tests.made_runs import long_run
 
 HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""
@@ -170,7 +171,7 @@ def test_only_our_own_style_and_scripts_are_not_escaped() -> None:
 def test_the_clients_bars_are_the_results_rank_intervals(tmp_path: Path, page: str) -> None:
     """The drawn bar spans `local_rank_interval`, which the JSON holds too; on the drawing 0 … 1 is 4 … 224 pixels."""
     assert 'class="bar c0"' not in page  # that quantile was not located
-    view = read_view(long_run(tmp_path / "run.db", rounds=40, length=100, design="auto"))
+    view = RunView.read(long_run(tmp_path / "run.db", rounds=40, length=100, design="auto"), drawn=True)
     (result,) = [level.result for level in view.levels if level.result is not None]
     assert result.located
     page = run_page(view)
@@ -198,20 +199,22 @@ def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
     rounds = 100_000 if os.environ.get("PRIVATILE_LONG") else 8_000
-    view = read_view(long_run(tmp_path / "run.db", rounds=rounds, clients=1))
+    view = RunView.read(long_run(tmp_path / "run.db", rounds=rounds, clients=1), drawn=True)
     page = run_page(view)
     assert len(page.encode()) < 500_000
     path = Reader(page).facts["trajectories"][0]
     assert len(path["round"]) <= 2000
-    after = view.levels[0].history.low
-    drawn = view.levels[0].path(2000)
+    after = view.levels[0].low
+    drawn = thin_path(view.levels[0], 2000)
     scale = view.levels[0].scale
     assert drawn.question_high.max() == pytest.approx(scale.to_units(float(after.max())))
     assert drawn.question_low.min() == pytest.approx(scale.to_units(float(after.min())))
 
 
 def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", values="whole"))
+    view = RunView.read(
+        long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole"), drawn=True
+    )
     page = run_page(view)
     options = Reader(page).facts["options"]
     assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
@@ -223,22 +226,22 @@ def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
     tiles = page[page.index('<ul class="tiles">') : page.index("</ul>", page.index('<ul class="tiles">'))]
     assert options["date"][:10] in tiles
     assert not re.search(r"<b>[\d.]+ (s|min|h)</b>", tiles)  # how long it took is no headline
-    nine = read_view(long_run(tmp_path / "nine.db", rounds=20, clients=9))
-    assert next(row.text for row in data_and_options(nine) if row.label == "data").endswith("client 7 (20) and 1 more")
+    nine = RunView.read(long_run(tmp_path / "nine.db", rounds=20, clients=9), drawn=True)
+    assert data_and_options(nine)["data"].endswith("client 7 (20) and 1 more")
 
 
 @pytest.mark.slow
 def test_many_clients_and_levels_stay_small(tmp_path: Path) -> None:
     clients = long_run(tmp_path / "clients.db", rounds=20, clients=1200)
-    assert len(run_page(read_view(clients)).encode()) < 500_000
+    assert len(run_page(RunView.read(clients, drawn=True)).encode()) < 500_000
     rounds = 2500 if os.environ.get("PRIVATILE_LONG") else 400
     levels = long_run(tmp_path / "levels.db", rounds=rounds, levels=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95))
-    assert len(run_page(read_view(levels)).encode()) < 500_000
+    assert len(run_page(RunView.read(levels, drawn=True)).encode()) < 500_000
 
 
 def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
     for stop in (0, 1, 60, 300):
-        page = run_page(read_view(long_run(tmp_path / f"{stop}.db", rounds=800, stop=stop)))
+        page = run_page(RunView.read(long_run(tmp_path / f"{stop}.db", rounds=800, stop=stop), drawn=True))
         assert "Unfinished" in page
         assert Reader(page).facts["finished"] is None
     # The interval that is valid while looking comes first, and the page says why.
@@ -256,7 +259,9 @@ def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
 def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     tmp_path: Path, values: str, condition: str, said: str
 ) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", values=values))
+    view = RunView.read(
+        long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values), drawn=True
+    )
     page = run_page(view)
     shown = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
     assert [words.startswith(condition) for words in shown] == [True]
@@ -268,7 +273,7 @@ def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
     assert level.result.valid_at_every_look == (values == "any")
     # The chart draws the interval that stands first, and says what it is.
     (drawn,) = Reader(page).facts["trajectories"]
-    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(level.result.first_interval, rel=1e-3)
+    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(level.result.shown.first.drawn, rel=1e-3)
     assert "the interval that is valid at any time" in page
     assert "voids its confidence" not in page
     assert ("the dashed one holds at the planned end only" in page) == (level.result.other is not None)
@@ -276,7 +281,9 @@ def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
 
 
 def test_several_levels_show_both_intervals_each(tmp_path: Path) -> None:
-    view = read_view(long_run(tmp_path / "run.db", rounds=50, length=250, levels=(0.4, 0.6), design="auto"))
+    view = RunView.read(
+        long_run(tmp_path / "run.db", rounds=50, length=250, levels=(0.4, 0.6), design="auto"), drawn=True
+    )
     page = run_page(view)
     shown = [level.result for level in view.levels if level.result is not None]
     assert len(shown) == 2
@@ -304,10 +311,10 @@ def test_the_command(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_figures(tmp_path: Path) -> None:
     run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
+    from privatile.report.charts import trajectory_figure
     from privatile.report.pages import write_figure
-    from privatile.report.run_page import trajectory_figure
 
-    draw = partial(trajectory_figure, read_view(run))
+    draw = partial(trajectory_figure, RunView.read(run, drawn=True))
     heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
     for suffix, head in heads.items():
         first = write_figure(tmp_path / f"a{suffix}", draw).read_bytes()
@@ -321,11 +328,11 @@ def test_figures(tmp_path: Path) -> None:
 def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
+    from privatile.report.charts import trajectory_figure
     from privatile.report.pages import write_figure
-    from privatile.report.run_page import trajectory_figure
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    view = read_view(long_run(tmp_path / "run.db", rounds=50))
+    view = RunView.read(long_run(tmp_path / "run.db", rounds=50), drawn=True)
     with pytest.raises(MissingExtra, match=r"\.\[report\]"):
         write_figure(tmp_path / "a.svg", partial(trajectory_figure, view))
 
@@ -340,9 +347,9 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
 
 @pytest.mark.parametrize(
     ("report", "later"),
-    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"values": "step=5"}, True)],
+    [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"value_kind": "step=5"}, True)],
 )
 def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, str], later: bool) -> None:
-    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", values="any")
-    view = read_view(path, **report)
+    path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", value_kind="any")
+    view = RunView.read(path, **report, drawn=True)
     assert ("Chosen after the answers had come" in run_page(view)) == later

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from privatile.report.survey_pages import LANGUAGES, SurveyPages, words_of
+from privatile.report.survey_pages import SurveyPages, words_of
+from privatile.survey.page import LANGUAGES
 from tests.survey.fake_server import FakeSurvey
 
 HOSTILE = "</title><script>alert(1)</script>"
@@ -16,7 +17,7 @@ HOSTILE = "</title><script>alert(1)</script>"
 def facts(**changes: Any) -> dict[str, Any]:
     shown = {"answers": 600, "late": 7, "codes": 1_200, "rounds": 30, "confidence": 0.95, "sentence": "A sentence."}
     result = {"estimate": 2861.77, "interval": [2750.123, 2981.4], "final": None, "caveats": ["It goes on."]}
-    read = {"headline": "estimate", "number": "2,860", "interval": ["2,750", "2,990"], "declared": None}
+    read = {"headline": "estimate", "number": "2,860", "interval": ["2,750", "2,990"], "condition": "any-shape"}
     strata = [
         {"name": "office", "weight": 0.4, "codes": 500, "spent": 250, "late": 3},
         {"name": "plant", "weight": 0.6, "codes": 700, "spent": 357, "late": 4},
@@ -35,7 +36,7 @@ def test_the_public_page_says_how_many_and_where_the_quantile_lies() -> None:
     text = words(SurveyPages().live(facts(liars=[{"people": 10, "rank": 0.029}])))
     assert "The median of Monthly net salary 2,860 €" in text
     assert "95% interval 2,750 … 2,990 € , valid however often you look" in text
-    assert "whatever the distribution" in words(SurveyPages().live(facts(condition="whatever the distribution")))
+    assert "whatever the distribution" in text
     assert "600 answers counted" in text
     assert "50% of 1,200 people" in text
     assert "7 came too late" in text
@@ -109,6 +110,8 @@ def test_a_change_alarm_is_told_in_the_language_of_the_page(language: str) -> No
     # A series that says nothing is not pointed to; a time that nobody has kept is a round.
     assert own("moved_weeks") not in told(series=[{**one, "interval": None} for one in weeks], change=MOVED)
     assert words(own("since_round", round=own.number("1,249"))) in told(change={**MOVED, "since": None})
+    for confidence, number in ((0.95, "20"), (0.9, "10")):
+        assert words(own("weeks1", number=number)) in told(series=weeks, confidence=confidence)
     for nothing in (None, {**MOVED, "alarm": False, "round": None, "since": None, "jump": None}):
         assert rises not in told(series=weeks, change=nothing)
 
@@ -133,8 +136,8 @@ def test_the_public_page_speaks_the_languages_of_the_survey(language: str) -> No
     others = [name for name in LANGUAGES if name != language]
     for other in others:
         strange = words_of(other)
-        for key in ("how1", "how3", "answers", "liars1", "weeks1", "check1", "valid", "any_shape"):
-            assert strange(key, **dict.fromkeys(("lies", "truth"), 27))[:40] not in text, key
+        for key in ("how1", "how3", "answers", "liars1", "weeks1", "check1", "valid", "any-shape"):
+            assert strange(key, **dict.fromkeys(("lies", "truth", "number"), 27))[:40] not in text, key
         assert f'href="live.{other}"' in page
     assert f'href="live.{language}" lang="{language}" hreflang="{language}" aria-current="page"' in page
 
@@ -169,8 +172,8 @@ def test_texts_stay_texts_and_nothing_is_inline(page: str) -> None:
 def test_a_declared_grid_is_read_as_status_and_report_do() -> None:
     """One end inside the range: "14 or less", on the declared condition; without it, what holds in any case."""
     read: dict[str, Any] = {"headline": "or_less", "number": "14", "interval": ["0", "14"], "undeclared": ["0", "14.5"]}
-    read |= {"declared": "if every value is a whole number", "final": None}
-    known = facts(estimate=None, condition="whatever the distribution", unit="h", step=1, shown=read)
+    read |= {"condition": "grid", "final": None}
+    known = facts(estimate=None, unit="h", step=1, shown=read)
     for page in (SurveyPages().live(known), SurveyPages().organiser(known)):
         text = words(page)
         assert "14 h or less 95% interval 0 … 14 h , valid however often you look" in text

@@ -26,7 +26,7 @@ SEED = np.random.default_rng(20261116)
 
 
 def run(values: np.ndarray, declared: str = "any", **options: object) -> QuantileResult:
-    given = {"q": 0.5, "epsilon": 3, "range": (0, 120), "rounds": 100, "values": declared, "value": "age"} | options
+    given = {"q": 0.5, "epsilon": 3, "range": (0, 120), "rounds": 100, "value_kind": declared, "value": "age"} | options
     return estimate({"all": values}, simulate=True, rng=7, **given)  # type: ignore[call-overload, no-any-return]
 
 
@@ -53,7 +53,7 @@ def test_a_declared_grid_leaves_a_few_values_and_the_interval_beside_them(ages: 
     (facts,) = json.loads(ages.to_json())["results"]
     assert facts["grid_values"] == list(ages.grid_values)
     assert facts["confidence_interval"] == {"low": low, "high": high}
-    assert facts["values"] == "whole"
+    assert facts["value_kind"] == "whole"
     assert "if it is not so" in ages.to_text()
     # The declaration changes no question: the same run, undeclared, has the same interval.
     assert run(AGES).confidence_interval == ages.confidence_interval
@@ -164,17 +164,17 @@ def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path:
     asked = run(AGES, save=saved)
     run(AGES, save=stopped, until_width=20.0)
     with RunStore.open(stopped, read_only=True) as store:
-        assert store.spec.with_report(values="whole").values == "whole"
+        assert store.spec.with_report(value_kind="whole").value_kind == "whole"
         with pytest.raises(InputError, match="its interval decided where it stopped"):
             store.spec.with_report(interval="smooth")
     page = tmp_path / "page.html"
-    done = CliRunner().invoke(main, ["report", str(saved), "--values", "whole", "-o", str(page)])
+    done = CliRunner().invoke(main, ["report", str(saved), "--value-kind", "whole", "-o", str(page)])
     assert done.exit_code == 0, done.output
     whole = run(AGES, "whole")
     assert whole.sentence.partition(";")[0].removeprefix(asked.estimand) in page.read_text()
-    done = CliRunner().invoke(main, ["report", str(saved), "--values", "halves", "-o", str(page)])
+    done = CliRunner().invoke(main, ["report", str(saved), "--value-kind", "halves", "-o", str(page)])
     assert done.exit_code == 2
-    assert "values must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
+    assert "value_kind must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
 
 
 @pytest.mark.parametrize("declared", ["any", "continuous"])
@@ -187,7 +187,7 @@ def test_nobody_near_the_range_and_no_privacy_still_give_a_result(declared: str)
 
 @pytest.mark.parametrize("text", ["", "Whole", "step", "step=", "step=0", "step=-5", "step=nan", "step=1,000", None, 5])
 def test_declarations_are_read_strictly(text: object) -> None:
-    with pytest.raises(InputError, match="values must be any, continuous, whole or step=NUMBER"):
+    with pytest.raises(InputError, match="value_kind must be any, continuous, whole or step=NUMBER"):
         parse_values(text)
     assert parse_values("step=2.5e3").step == 2500.0
 
@@ -210,7 +210,7 @@ def test_answers_that_contradict_each_other_are_named(low: float, high: float) -
 
 def test_the_estimate_is_one_of_the_values_left() -> None:
     data = np.random.default_rng(5).integers(20, 70, 20_000).astype(float)
-    found = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", values="whole", simulate=True, rng=3)
+    found = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", value_kind="whole", simulate=True, rng=3)
     assert found.grid_values is not None
     assert found.estimate in found.grid_values
     raw = estimate(data, q=0.5, epsilon=2, range=(0, 100), scale="identity", simulate=True, rng=3)

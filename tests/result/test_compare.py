@@ -15,7 +15,7 @@ from privatile.result.result import ConfidenceInterval, QuantileResult
 
 def result(center: float, seed: int, records: int = 8000) -> QuantileResult:
     data = {"all": np.random.default_rng(seed).normal(center, 10, records)}
-    return estimate(data, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=seed)
+    return estimate(data, q=0.5, epsilon=2, range=(0, 100), value_kind="continuous", simulate=True, rng=seed)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             Path(f"{group}.db").unlink(missing_ok=True)
             options = (
                 f"estimate pay.csv --value pay --client sex --only {group} --epsilon 2 --range 0 100 "
-                f"--values continuous --save {group}.db"
+                f"--value-kind continuous --save {group}.db"
             )
             done = runner.invoke(main, options.split())
             assert done.exit_code == 0, done.output
@@ -132,6 +132,6 @@ def test_two_groups_of_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             break
     assert "(p < 0.0001 for no difference)" in done.output
     assert "nearly normal" in done.output
-    ends = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--values", "any"])
+    ends = runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--value-kind", "any"])
     assert "goes by the ends" in ends.output
-    assert runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--values", "odd"]).exit_code == 2
+    assert runner.invoke(main, ["compare", "f.db", "m.db", "--disjoint", "--value-kind", "odd"]).exit_code == 2

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 from privatile.api.groups import prepare_groups
-from privatile.federation.operations.status import beside
 from privatile.planning.options import Options
 from privatile.planning.preview import GroupPreview, GroupWidth, preview
 from privatile.report.groups import page_of
-from privatile.result.caveats import CENTRAL, half_open, said_once
+from privatile.result.caveats import Caveat, caveat, open_on_one_side, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult, Results
-from privatile.result.shown import SMOOTH, p_value_text
+from privatile.result.result import ConfidenceInterval, QuantileResult, Results
+from privatile.result.shown import CONDITIONS, p_value_text
+from privatile.run.status import beside
 from tests.result.test_both_readings import AGES, run
+
+HALF_OPEN = open_on_one_side("half-open", at_low=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def stays() -> GroupResults:
     rows = np.empty(2_400, dtype=[("days", float), ("ward", "U5")])
     rows["ward"] = np.repeat(["a", "b"], 1_200)
     rows["days"] = rng.geometric(1 / 9, 2_400) + 4.0 * (rows["ward"] == "b")
-    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), value_kind="whole", rounds=24)
     return prepare_groups(rows, chosen, np.random.default_rng(1)).complete()
 
 
@@ -47,7 +49,7 @@ def test_the_headline_is_one_number_and_the_values_left_are_the_interval(ages: Q
     )
     text = wide.to_text()
     assert wide.headline == "44"
-    assert wide.interval_shown(wide.confidence_interval) == "7 … 63"
+    assert wide.shown.own.text == "7 … 63"
     assert "the 95% interval runs from 7 to 63, if every value is a whole number." in wide.sentence
     # The interval without the declaration stands once, and says so.
     assert text.count(" 64") == 1
@@ -69,12 +71,12 @@ def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: Quantile
     assert so_far.sentence.endswith(f"{told}, if every value is a whole number.")
     assert beside(so_far) == ["If it is not so: 33 … 49, whatever the distribution."]
     # Without a declaration nothing refers to it; nor where another sequence is shown, which does not rest on it.
-    undeclared = replace(so_far, values="any", grid_values=None, contradiction="")
+    undeclared = replace(so_far, value_kind="any", grid_values=None, contradiction="")
     assert undeclared.sentence.endswith("runs from 33 to 49, whatever the distribution.")
     assert beside(undeclared) == []
     sequence = ConfidenceInterval(32.2, 50.9)
-    smooth = replace(so_far, anytime=sequence, anytime_condition=SMOOTH, valid_at_every_look=False)
-    assert smooth.sentence.endswith(f"runs from 32 to 51, {SMOOTH}.")
+    smooth = replace(so_far, anytime=sequence, anytime_condition="smooth", valid_at_every_look=False)
+    assert smooth.sentence.endswith(f"runs from 32 to 51, {CONDITIONS['smooth']}.")
     assert not any("not so" in text for text in beside(smooth))
 
 
@@ -82,7 +84,7 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
     """ "11.7 or less" of whole days is "11 or less"; undeclared it stays as it is."""
     few = replace(
         ages,
-        caveats=(half_open("lower"),),
+        caveats=(HALF_OPEN,),
         confidence_interval=ConfidenceInterval(0.0, 11.7),
         grid_values=tuple(map(float, range(12))),
     )
@@ -92,10 +94,10 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
     assert beside.headline == "11 or less"
     assert "lies between 0 and 11" in beside.sentence
     assert beside.sentence.endswith("with 95% confidence, if every value is a whole number.")
-    said = said_once([half_open("lower")], [Caveat("range", ""), CENTRAL])
+    said = said_once([HALF_OPEN], [Caveat("range", ""), caveat("central")])
     assert [caveat.code for caveat in said] == ["range", "central"]
-    assert said_once([half_open("lower")], [CENTRAL]) == (half_open("lower"), CENTRAL)
-    assert replace(few, values="any", grid_values=None).headline.startswith("11.")
+    assert said_once([HALF_OPEN], [caveat("central")]) == (HALF_OPEN, caveat("central"))
+    assert replace(few, value_kind="any", grid_values=None).headline.startswith("11.")
 
 
 @pytest.mark.parametrize("values", ["any", "whole"])
@@ -132,14 +134,14 @@ def test_differences_of_whole_numbers_are_whole(stays: GroupResults) -> None:
     assert [low <= float(made.ends_shown[0]), float(made.ends_shown[1]) <= high] == [True, True]
     assert all("." not in end for end in made.ends_shown)
     # The control: one of them undeclared, and the ends are rounded outward again.
-    undeclared = compare(replace(first, values="any", grid_values=None), second, disjoint=True)
+    undeclared = compare(replace(first, value_kind="any", grid_values=None), second, disjoint=True)
     assert float(undeclared.ends_shown[0]) < low
     assert p_value_text(made.p_value) in made.to_text()
 
 
 def test_an_interval_without_0_is_not_shown_from_0(ages: QuantileResult) -> None:
     """Its p-value says that there is a difference; an end at 0 would say that there may be none."""
-    other = replace(ages, run="another", values="any", grid_values=None)
+    other = replace(ages, run="another", value_kind="any", grid_values=None)
     made = Comparison(ages, other, 5_000.0, ConfidenceInterval(412.0, 36_000.0), 0.95, 0.01)
     assert made.ends_shown == ("400", "36,000")
     below = replace(made, confidence_interval=ConfidenceInterval(-36_000.0, -12.0))
@@ -149,7 +151,7 @@ def test_an_interval_without_0_is_not_shown_from_0(ages: QuantileResult) -> None
 
 def test_an_estimate_that_was_not_located_is_no_number_for_programs(ages: QuantileResult) -> None:
     assert ages.facts()["estimate"] == ages.estimate
-    lost = replace(ages, caveats=(half_open("upper"),))
+    lost = replace(ages, caveats=(open_on_one_side("half-open", at_low=False),))
     facts = lost.facts()
     assert (facts["estimate"], facts["reliable"]) == (None, False)
     assert facts["confidence_interval"] == ages.facts()["confidence_interval"]
@@ -178,12 +180,12 @@ def test_a_share_is_never_shown_below_0(ages: QuantileResult) -> None:
 def test_the_dry_run_of_groups_says_how_to_get_units(stays: GroupResults) -> None:
     result = stays["a"].result
     assert result is not None
-    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), values="whole", rounds=24)
+    chosen = Options(value="days", by="ward", epsilon=4, range=(0, 100), value_kind="whole", rounds=24)
     rows = np.empty(1_200, dtype=[("days", float), ("ward", "U5")])
     rows["ward"], rows["days"] = np.repeat(["a", "b"], [800, 400]), 3.0
     runs = prepare_groups(rows, chosen, np.random.default_rng(1))
     widths = tuple(GroupWidth(one.name, one.records, one.run.spec if one.run else None, one.why) for one in runs.groups)
     text = GroupPreview("ward", widths, None).to_text()
-    assert "privatile plan --records 400 --epsilon 4 --rounds 24 --values whole --spread UNITS" in text
+    assert "privatile plan --records 400 --epsilon 4 --rounds 24 --value-kind whole --spread UNITS" in text
     assert "smooth" not in text
     assert preview(runs.runs[0].spec).to_text().count("privatile plan") == 1

@@ -5,27 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from privatile.cli.see import _answer
 from privatile.report.dashboard.live import _level
 from privatile.report.run_page import run_page
-from privatile.report.view import RunView, read_view
 from privatile.result.result import QuantileResult
-from privatile.result.shown import ANY_SHAPE, SMOOTH
+from privatile.result.shown import CONDITIONS
 from privatile.result.summary import unfinished
-from tests.made_runs import long_run
+from privatile.run.view import RunView
+from tests.made_runs import long_run, showing
 from tests.result.test_both_readings import AGES, run
-
-WHOLE = "if every value is a whole number"
 
 RUNS = {
     # Options of a run; the conditions of its own interval, of its anytime interval, and of what stands first.
-    "any": ({}, ANY_SHAPE, ANY_SHAPE, ANY_SHAPE),
-    "whole": ({"declared": "whole"}, ANY_SHAPE, ANY_SHAPE, WHOLE),
-    "continuous": ({"declared": "continuous"}, SMOOTH, SMOOTH, SMOOTH),
+    "any": ({}, "any-shape", "any-shape", "any-shape"),
+    "whole": ({"declared": "whole"}, "any-shape", "any-shape", "grid"),
+    "continuous": ({"declared": "continuous"}, "smooth", "smooth", "smooth"),
     # The smooth interval holds at the planned end; what is valid before is the any-shape one.
-    "smooth of a straddled run": ({"interval": "smooth"}, SMOOTH, ANY_SHAPE, ANY_SHAPE),
+    "smooth of a straddled run": ({"interval": "smooth"}, "smooth", "any-shape", "any-shape"),
     # A design that follows the quantile has a sequence of its own, which does not rest on the declaration.
-    "whole by a tuned step": ({"declared": "whole", "design": "tuned"}, ANY_SHAPE, SMOOTH, SMOOTH),
+    "whole by a tuned step": ({"declared": "whole", "design": "tuned"}, "any-shape", "smooth", "smooth"),
 }
 
 
@@ -39,7 +36,7 @@ def case(request: pytest.FixtureRequest) -> tuple[QuantileResult, str, str, str]
 def view(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A small run that is going on, to show the results in."""
     path: Path = tmp_path_factory.mktemp("run") / "run.db"
-    return read_view(long_run(path, rounds=40, stop=30, length=50, design="auto"))
+    return RunView.read(long_run(path, rounds=40, stop=30, length=50, design="auto"), drawn=True)
 
 
 def test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition(
@@ -47,32 +44,29 @@ def test_while_a_run_goes_on_all_places_show_one_interval_under_one_condition(
 ) -> None:
     result, condition, anytime, first = case
     result = unfinished(result, 200)
-    assert (result.condition, result.anytime_condition, result.first_condition) == (condition, anytime, first)
-    assert result.first_interval == result.anytime
-    low, high = result.ends_shown(result.first_interval)
-    assert result.sentence.endswith(f"valid at any time runs from {low} to {high}, {first}.")
+    shown, grid = result.shown, first == "grid"
+    assert (result.condition, result.anytime_condition, shown.first.condition_code) == (condition, anytime, first)
+    assert (shown.first.low, shown.first.high) == result.anytime
+    low, high = shown.first.ends
+    assert result.sentence.endswith(f"valid at any time runs from {low} to {high}, {shown.first.condition}.")
     (row,) = [row for row in result.rows() if row.key == "anytime_interval"]
-    assert row.text.endswith(f", however often it is looked at, {anytime}")
+    assert row.text.endswith(f", however often it is looked at, {CONDITIONS[result.anytime_condition or 'smooth']}")
     # What stands first does not stand beside itself.
     assert result.other is None or result.other.interval != result.anytime
 
     (level,) = view.levels
     assert level.result is not None
-    level = replace(level, result=replace(result, clients=level.result.clients))
-    page = run_page(replace(view, levels=(level,)))
-    shown = page.partition('<p class="interval">')[2].partition("</p>")[0]
-    assert shown.endswith(f"</b>, {first}")
-    assert ("If it is not so" in page) == (first == WHOLE)
-    assert ("without what was declared" in page) == (first == WHOLE)
+    view = showing(view, replace(result, clients=level.result.clients))
+    page = run_page(view)
+    assert page.partition('<p class="interval">')[2].partition("</p>")[0].endswith(f"</b>, {shown.first.condition}")
+    assert ("If it is not so" in page) == ("without what was declared" in page) == grid
 
-    live = _level(level)
-    assert live["anytime"] == {**result.first_interval._asdict(), "condition": anytime}
-    assert bool(live["values_left"]) == bool(live["undeclared"]) == (first == WHOLE)
-    watched = str(_answer({"confidence_level": 0.95, "status": "running"}, live))
-    assert f"{live['texts']['interval']}, {first}" in watched
+    live = _level(view.levels[0])
+    assert (live["anytime"]["low"], live["anytime"]["high"]) == (shown.first.low, shown.first.high)
+    assert bool(live["values_left"]) == bool(live["undeclared"]) == grid
 
 
 def test_at_its_end_the_interval_of_the_run_stands_first(case: tuple[QuantileResult, str, str, str]) -> None:
     result, condition, _, _ = case
-    assert result.first_interval == result.confidence_interval
-    assert result.first_condition == (WHOLE if result.grid_values else condition)
+    assert result.shown.first is result.shown.own
+    assert result.shown.first.condition_code == ("grid" if result.grid_values else condition)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from privatile.api.estimate import estimate
-from privatile.result.caveats import not_located
-from privatile.result.result import Caveat, ConfidenceInterval, OtherReading, QuantileResult
-from privatile.result.shown import ANY_SHAPE, SMOOTH
+from privatile.result.caveats import MORE, Caveat, caveat
+from privatile.result.result import ConfidenceInterval, OtherReading, QuantileResult
 from privatile.result.summary import in_order, rearranged
 
 PEOPLE = {"all": np.random.default_rng(1).normal(50.0, 10.0, 1500)}
@@ -43,7 +42,7 @@ def ends(results: tuple[QuantileResult, ...]) -> list[tuple[float, float]]:
 
 def test_one_hopeless_level_does_not_damage_a_good_one(result: QuantileResult) -> None:
     good = [at(result, 0.25, 40.0, 46.0, 43.0), at(result, 0.5, 48.0, 52.0, 50.0)]
-    hopeless = replace(at(result, 0.9, 0.0, 100.0, 60.0), caveats=(not_located(True),))
+    hopeless = replace(at(result, 0.9, 0.0, 100.0, 60.0), caveats=(caveat("unbounded", "whole", helps=MORE),))
     found = rearranged([*good, hopeless])
     assert list(found[:2]) == good
     assert found[2].confidence_interval == found[2].anytime == (48.0, 100.0)
@@ -70,10 +69,10 @@ def test_intervals_that_hold_one_by_one_stay_as_they_are(result: QuantileResult)
 
 def test_each_reading_is_treated_by_itself(result: QuantileResult) -> None:
     """An end that needs a smooth distribution never becomes the end of an interval that needs nothing."""
-    smooth = replace(at(result, 0.25, 45.0, 46.0, 45.5), method="smooth", condition=SMOOTH)
-    smooth = replace(smooth, other=OtherReading(ConfidenceInterval(30.0, 60.0), "any-shape", ANY_SHAPE, ""))
+    smooth = replace(at(result, 0.25, 45.0, 46.0, 45.5), method="smooth", condition="smooth")
+    smooth = replace(smooth, other=OtherReading(ConfidenceInterval(30.0, 60.0), "any-shape", "any-shape", ""))
     plain, last = at(result, 0.5, 40.0, 70.0, 50.0), at(result, 0.75, 43.0, 65.0, 55.0)
-    beside = OtherReading(ConfidenceInterval(20.0, 59.0), "any-shape", ANY_SHAPE, "")
+    beside = OtherReading(ConfidenceInterval(20.0, 59.0), "any-shape", "any-shape", "")
     smooth_too = replace(smooth, level=0.9, estimate=60.0, confidence_interval=ConfidenceInterval(44.0, 80.0))
     found = rearranged([smooth, plain, last, replace(smooth_too, other=beside)])
     assert ends(found) == [(45.0, 46.0), (40.0, 65.0), (43.0, 65.0), (45.0, 80.0)]
@@ -97,7 +96,7 @@ def test_an_end_of_another_level_changes_what_is_said_about_ends_and_looks(resul
     assert "one-sided" not in codes(found)
     assert not found.valid_at_every_look
     assert open_low.valid_at_every_look
-    grid = replace(open_low, values="whole", grid_values=tuple(map(float, range(71))))
+    grid = replace(open_low, value_kind="whole", grid_values=tuple(map(float, range(71))))
     assert rearranged([first, grid])[1].grid_values == tuple(
         map(float, range(49, 71))
     )  # an any-shape interval leaves out its low end

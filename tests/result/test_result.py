@@ -9,7 +9,8 @@ import pytest
 from privatile.api.estimate import estimate
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
+from privatile.result.caveats import Caveat
+from privatile.result.result import ConfidenceInterval, QuantileResult
 from privatile.result.shown import lying_rank, significant
 
 
@@ -78,7 +79,7 @@ def test_a_quantile_outside_the_range_is_said_first(low: float, high: float) -> 
         else "lies above the stated range, which ends at 60"
     )
     assert words in lost.sentence
-    smooth = estimate(people, q=0.5, epsilon=1, range=(low, high), values="continuous", simulate=True, rng=1)
+    smooth = estimate(people, q=0.5, epsilon=1, range=(low, high), value_kind="continuous", simulate=True, rng=1)
     assert smooth.caveats[0].code == "range"
     assert "probably lies outside the stated range" in smooth.sentence
     assert "may lie anywhere in" not in lost.sentence
@@ -101,7 +102,7 @@ def test_the_test_of_a_value_inverts_the_displayed_interval(result: QuantileResu
 
 def test_the_test_of_a_value_inverts_a_smooth_interval() -> None:
     people = np.random.default_rng(5).normal(50, 10, 8000)
-    smooth = estimate(people, q=0.5, epsilon=2, range=(0, 100), values="continuous", simulate=True, rng=8)
+    smooth = estimate(people, q=0.5, epsilon=2, range=(0, 100), value_kind="continuous", simulate=True, rng=8)
     assert smooth.method == "smooth"
     low, high = smooth.confidence_interval
     for end in (low, high):
@@ -148,14 +149,14 @@ def test_on_a_log_scale_nothing_is_shown_as_zero_and_no_advice_is_the_scale_it_h
     values = {"all": np.random.default_rng(1).lognormal(10.8, 0.5, 60)}
     result = estimate(values, q=0.9, epsilon=0.2, range=(1_000, 1_000_000), scale="log", simulate=True, rng=1)
     assert "1,000 to 1,000,000" in result.sentence
-    assert "--log" not in " ".join(caveat.text for caveat in result.caveats)
+    assert "--scale log" not in " ".join(caveat.text for caveat in result.caveats)
 
 
 def test_an_open_side_does_not_cost_the_other_its_digits() -> None:
     people = {"all": np.random.default_rng(1).normal(50, 10, 4000)}
-    result = estimate(people, q=0.5, epsilon=2, range=(0, 1000), simulate=True, rng=1, values="continuous")
+    result = estimate(people, q=0.5, epsilon=2, range=(0, 1000), simulate=True, rng=1, value_kind="continuous")
     open_low = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(0.0, 52.1531))
-    assert open_low.ends_shown(open_low.confidence_interval) == ("0", "52.2")
+    assert open_low.shown.own.ends == ("0", "52.2")
     assert "estimated at 50.4; the 95% interval runs from 0 to 52.2" in open_low.sentence
     open_high = replace(result, estimate=50.44, confidence_interval=ConfidenceInterval(49.16, 1000.0))
-    assert open_high.ends_shown(open_high.confidence_interval) == ("49.1", "1,000")
+    assert open_high.shown.own.ends == ("49.1", "1,000")

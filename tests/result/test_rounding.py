@@ -65,13 +65,13 @@ def test_a_range_that_begins_above_zero_is_never_shown_from_zero(result: Quantil
     for low, high in ((1_000.0, 1_000_000.0), (1_260.0, 1_000_000.0), (1_260.0, 998_400.0), (1_000.0, 999_999.0)):
         interval = ConfidenceInterval(low, high)
         shown = replace(result, scale=scale, confidence_interval=interval, estimate=1_400.0)
-        first, last = shown.ends_shown(interval)
+        first, last = shown.shown.own.ends
         assert 1_000.0 <= number(first) <= low
         assert high <= number(last) <= 1_000_000.0
         assert first != "0"
         assert (first == "1,000") == (low == 1_000.0)
         assert " 0 … " not in shown.to_text()
-        assert number(shown.estimate_shown(interval)) > 1_000.0
+        assert number(shown.shown.own.estimate) > 1_000.0
 
 
 def test_bounds_of_clients_are_rounded_outward_too(result: QuantileResult) -> None:

@@ -41,6 +41,7 @@ from privatile.estimator.schedule import NAMES, SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.run.coordinator import Coordinator, Track
 from privatile.run.run_file import RunStore, StoredRound
+from tests.made_runs import copied
 
 FORGED = 0.01
 """Standard errors by which a forged question is moved."""
@@ -90,7 +91,7 @@ def spec_of(number: int, rounds: int, design: str | None = None) -> RunSpec:
         design=design,
         rounds=None if design.startswith("list") or design == "open" else rounds,
         until_width=_until_width(rng, scale, low, high) if design in (*SELF_TUNING, "open", "rounds") else None,
-        values="continuous" if design == "tuned" else "any",
+        value_kind="continuous" if design == "tuned" else "any",
         simultaneous=len(levels) > 1,
         local_level="own" if rng.random() < 0.2 else "global",
         simulated=True,
@@ -138,7 +139,7 @@ def made(number: int, rounds: int, design: str | None = None) -> bytes:
                 counts[-1].append(None if silent or not length else int(rng.binomial(length, yes)))
         coordinator.accept(counts, lengths=came if is_open else None)
     coordinator.finish("command" if is_open and coordinator.rounds() is not None else None)
-    return store.to_bytes()
+    return copied(store)
 
 
 def write(folder: Path, runs: int, rounds: int, part: int = 0, parts: int = 1) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privatile.run.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
+from privatile.run.rounds import OpenRound, Phase, Present, RoundRule, advance, wakes_at
 
 RULE = RoundRule(answers=10, seconds=60.0, grace=5.0, ends_at=1000.0, end_answers=100)
 FRESH = OpenRound(1, Phase.OPEN, since=0.0, came=0, counted_before=0)
@@ -38,13 +38,13 @@ ORDER = list(Phase)
     ],
 )
 def test_when_a_round_goes_on(state: OpenRound, now: float, awaited: int | None, phase: str, ending: str) -> None:
-    after = advance(RULE, state, now, awaited)
+    after = advance(RULE, state, now, Present(awaited))
     assert (after.phase.value, after.ending) == (phase, ending)
 
 
 def test_a_clock_that_is_set_back_does_not_hold_a_round_open() -> None:
     draining = replace(FRESH, phase=Phase.DRAINING, since=100.0, came=10)
-    assert advance(RULE, draining, 50.0, 3).phase is Phase.CLOSING
+    assert advance(RULE, draining, 50.0, Present(3)).phase is Phase.CLOSING
 
 
 @settings(max_examples=200, deadline=None)
@@ -55,7 +55,7 @@ def test_phases_only_go_forward_and_the_clock_is_told_when_to_look(steps: list[t
         now += passed
         if state.counts:
             state = replace(state, came=state.came + came)
-        after = advance(RULE, state, now, awaited)
+        after = advance(RULE, state, now, Present(awaited))
         assert ORDER.index(after.phase) >= ORDER.index(state.phase)
         assert after.came == state.came, "the length is what came"
         if after == state and state.phase is not Phase.CLOSING:
@@ -78,7 +78,7 @@ def late_share(grace: float, *, rate: float = 100.0, seconds: float = 120.0) -> 
     state, awaited, late, answered = FRESH, 0, 0, 0
     while events:
         now, _, number = heapq.heappop(events)
-        state = advance(rule, state, now, awaited)
+        state = advance(rule, state, now, Present(awaited))
         if state.phase is Phase.CLOSING:
             state = OpenRound(state.number + 1, Phase.OPEN, now, 0, state.counted_before + state.came)
             awaited = 0

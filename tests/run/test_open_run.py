@@ -18,9 +18,9 @@ from privatile.errors import InputError, ProtocolError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.open_ended import End
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.view import read_view
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
 
 WEIGHTS = {"day": 0.6, "night": 0.3, "few": 0.1}
 CLIENTS = tuple(
@@ -146,13 +146,13 @@ def test_an_end_that_was_fixed_beforehand_has_its_own_interval(tmp_path: Path, e
     assert result.other.method == "smooth"
     (low, high), (first, last) = result.other.interval, result.confidence_interval
     assert high - low < last - first
-    view = read_view(tmp_path / "run.db")
+    view = RunView.read(tmp_path / "run.db", drawn=True)
     assert view.levels[0].result == result
     assert view.levels[0].snapshots[-2][1].other_low != view.levels[0].snapshots[-2][1].other_low  # NaN: it went on
 
 
 def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
-    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), values="continuous")
+    spec = replace(SPEC, end=End(answers=100_000, date="2100-01-01T00:00:00Z"), value_kind="continuous")
     coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "r1", spec))
     answer(coordinator, 100)
     with pytest.raises(StoreError, match="cannot end by its date"):
@@ -172,7 +172,7 @@ def test_an_end_that_somebody_chose_has_none(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match=words):
                 Coordinator(store)
             with pytest.raises(StoreError, match=words):
-                read_view(tmp_path / "run.db")
+                RunView.read(tmp_path / "run.db", drawn=True)
 
 
 def test_a_run_may_end_by_its_width(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_report_and_page_of_a_run_that_goes_on(tmp_path: Path) -> None:
     text = runner.invoke(command, ["report", str(tmp_path / "run.db"), "--text"], catch_exceptions=False)
     assert text.exit_code == 0
     assert "goes on" in text.output
-    watched = runner.invoke(command, ["watch", str(tmp_path / "run.db"), "--once"], catch_exceptions=False)
-    assert "80 rounds" in watched.output
+    watched = runner.invoke(command, ["status", str(tmp_path / "run.db")], catch_exceptions=False)
+    assert "rounds       80, as many as it takes" in watched.output
     page = tmp_path / "run.html"
     made = runner.invoke(command, ["report", str(tmp_path / "run.db"), "-o", str(page)], catch_exceptions=False)
     assert made.exit_code == 0

@@ -25,12 +25,13 @@ from privatile.estimator.plan import TOLERANCE, Ask, Plan, RoundState, TablePlan
 from privatile.estimator.search import summarize
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import AutoPlan, tuned_run
-from privatile.report.view import RunRecord
 from privatile.result.summary import narrow_enough
 from privatile.result.summary import summarize as summarize_run
 from privatile.run import coordinator as coordinator_module
 from privatile.run.coordinator import Coordinator, Track
 from privatile.run.run_file import RunStore, StoredRound
+from privatile.run.view import RunView
+from tests.made_runs import copied, opened
 
 PEOPLE = NormalDist(55, 10)
 Change = Callable[[Track, Ask], Ask]
@@ -41,9 +42,17 @@ def spec(design: str = "tuned", rounds: int | None = 40, until_width: float | No
         ClientSpec(name, RandomizedResponse.from_epsilon(epsilon).threshold, weight, records)
         for name, epsilon, weight, records in (("a", 1.0, 0.25, 9000), ("b", 2.0, 0.75, 14000))
     )
-    ends, values = (0.0, 100.0), "continuous" if design == "tuned" else "any"
+    ends, kind = (0.0, 100.0), "continuous" if design == "tuned" else "any"
     return RunSpec(
-        "income", (0.6,), clients, "linear", *ends, design=design, rounds=rounds, until_width=until_width, values=values
+        "income",
+        (0.6,),
+        clients,
+        "linear",
+        *ends,
+        design=design,
+        rounds=rounds,
+        until_width=until_width,
+        value_kind=kind,
     )
 
 
@@ -64,11 +73,11 @@ def written(
         yes = [0.5 + client.mechanism.truth_rate * (0.5 - PEOPLE.cdf(query)) for client in track.plan.clients]
         coordinator.accept([[int(rng.binomial(n, p)) for n, p in zip(track.ask.lengths, yes, strict=True)]])
     coordinator.finish()
-    return store.to_bytes()
+    return copied(store)
 
 
 def replayed(content: bytes) -> Coordinator:
-    return Coordinator(RunStore.from_bytes(content))
+    return Coordinator(opened(content))
 
 
 def only_in(number: int, change: Change) -> Change:
@@ -104,7 +113,7 @@ def test_an_honest_file_is_accepted_and_gives_the_same_result(design: str) -> No
     ("design", "stages"), [("tuned", {"search", "probe", "average"}), ("straddle", {"search", "low", "high", "centre"})]
 )
 def test_every_round_of_every_stage_refuses_a_moved_question(design: str, stages: set[str]) -> None:
-    rounds = list(RunStore.from_bytes(written(spec(design))).all_rounds())
+    rounds = list(opened(written(spec(design))).all_rounds())
     assert {stored.ask.stage for stored in rounds} == stages
     track = Track(spec(design), 0)
     for stored in rounds:
@@ -211,7 +220,7 @@ def test_a_search_that_ends_a_round_apart_is_accepted_at_the_boundary_alone(
     apart: float, accepted: bool, sooner: bool
 ) -> None:
     track, doubts = Track(spec(), 0), []
-    for stored in RunStore.from_bytes(written(spec())).all_rounds():
+    for stored in opened(written(spec())).all_rounds():
         track.replay(stored)
         if track.ask is not None and track.ask.stage == "search":
             assert isinstance(track.plan, AutoPlan)
@@ -220,7 +229,7 @@ def test_a_search_that_ends_a_round_apart_is_accepted_at_the_boundary_alone(
     sides = doubts[-1] * (1.0 + apart), doubts[-1] * (1.0 - apart)
     with patch.object(search, "SPREAD_KNOWN", sides[0 if sooner else 1]):
         content = written(spec())
-    searched = sum(stored.ask.stage == "search" for stored in RunStore.from_bytes(content).all_rounds())
+    searched = sum(stored.ask.stage == "search" for stored in opened(content).all_rounds())
     assert searched == len(doubts) + (0 if sooner else 1)
     with patch.object(search, "SPREAD_KNOWN", sides[1 if sooner else 0]):
         if accepted:
@@ -309,7 +318,7 @@ def test_a_run_marked_as_finished_before_its_last_round_is_found() -> None:
     coordinator = Coordinator(store)
     coordinator.accept([[100, 100]])
     store.finish()
-    for read in (Coordinator, RunRecord):
+    for read in (Coordinator, RunView):
         with pytest.raises(StoreError, match="ends after round 1; the design would have gone on"):
             read(store)
 

@@ -104,6 +104,7 @@ def test_a_simulation_scores_what_a_result_shows(
     assert [shown.estimate, *shown.confidence_interval] == pytest.approx(ends, rel=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("design", ["straddle", "tuned"])
 def test_compiled_runs_decide_as_plain_ones(design: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same answers: questions within 2·10⁻⁶ of the final width, except where a decision was a near tie."""
@@ -170,7 +171,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_column_of_a_file_is_a_population(folder: Path) -> None:
     ages = np.array([int(row.split(",")[0]) for row in (folder / "ages.csv").read_text().split()[1:-1]])
-    (entry,) = parse_experiment(COLUMN.format(more="", method=', values = "whole"'), folder=folder).entries
+    (entry,) = parse_experiment(COLUMN.format(more="", method=', value_kind = "whole"'), folder=folder).entries
     assert isinstance(entry.cell, DefaultCell)
     assert entry.cell.truth == float(np.quantile(ages, 0.5, method="inverted_cdf"))
     assert math.isnan(entry.cell.bound)
@@ -199,7 +200,7 @@ def test_a_log_scale_is_scored_in_units() -> None:
     ("more", "method", "message"),
     [
         ("", ", lengths = 5", "chooses its own rounds: leave out lengths"),
-        ("", ', values = "often"', "values must be any, continuous, whole or step=NUMBER"),
+        ("", ', value_kind = "often"', "value_kind must be any, continuous, whole or step=NUMBER"),
         ("", ', scale = "log"', "a log scale needs a range above zero"),
         (', rows = "all"', "", "a column is {file = …, value = …}"),
         (', client = "place"', "", "must give one population per client, 1; place has 2 names"),

@@ -44,7 +44,7 @@ def test_a_run_without_noise_finds_the_oracle_quantile() -> None:
             range=(0, 100),
             simulate=True,
             rng=1,
-            values="whole",
+            value_kind="whole",
         )
         low, high = result.confidence_interval
         assert low <= truth <= high

@@ -45,7 +45,7 @@ def answered_survey(path: Path, **changes: object) -> Made:
 def _run_the_rounds(made: Made) -> None:
     study, rng, clock = made.folder.study(), np.random.default_rng(3), Clock(FIRST - 86_400.0)
     with patch("privatile.run.run_file.time", SimpleNamespace(time=clock)):
-        run = SurveyRun.open(made.folder.run_file, study)
+        run = SurveyRun(made.folder.run_file, study)
         for number, clock.now in enumerate(round_times()):
             query = run.question()
             assert query is not None

@@ -54,8 +54,8 @@ class Visitors:
         self.service = service
         self.client = client
 
-    async def question(self, code: str) -> httpx.Response:
-        return await self.client.post("/question", json={"code": code})
+    async def question(self, code: str, **more: object) -> httpx.Response:
+        return await self.client.post("/question", json={"code": code, **more})
 
     async def answer(self, code: str, number: int, answer: bool) -> httpx.Response:
         return await self.client.post("/answer", json={"code": code, "round": number, "answer": answer})
@@ -72,7 +72,7 @@ async def visitors(
     folder: SurveyFolder, *, follow: bool = False, restored: bool = False, pages: Pages | None = None, **options: Any
 ) -> AsyncIterator[Visitors]:
     """A survey open for answers; without `follow` rounds go on only when a test says `service.look()`."""
-    service = SurveyService.of(folder, **options)
+    service = SurveyService(folder, **options)
     await service.start(follow=follow, restored=restored)
     try:
         app = Gateway(service, host="127.0.0.1", names=frozenset({"survey.example"}), files=page_files(), pages=pages)

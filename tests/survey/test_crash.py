@@ -17,7 +17,7 @@ from privatile.run.run_file import RunStore
 from privatile.survey import service as service_module
 from privatile.survey.intake import Intake
 from privatile.survey.run import SurveyRun
-from privatile.survey.store import Count, SurveyStore
+from privatile.survey.store import COUNTED, Count, SurveyStore
 from tests.survey.kit import Clock, Made, Visitors, make_survey, some_answers, visitors
 
 
@@ -179,7 +179,7 @@ def test_random_histories_agree_with_a_model(tmp_path: Path, seed: int) -> None:
     with SurveyStore.open(made.folder.store_file, digest, 3, read_only=True) as store:
         assert store.late() == late
         totals = store.totals()
-        assert [one.counted for one in totals] == [
+        assert [one[COUNTED] for one in totals] == [
             sum(spent.get(code, False) for code in made.codes if place[code] == k) for k in range(3)
         ]
         open_counts = store.counts()

@@ -12,9 +12,8 @@ from random import Random
 import pytest
 
 from privatile.errors import PrivatileError
-from privatile.federation.record.record import read_record
+from privatile.records import read_record
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.intake import Intake
 from privatile.survey.record import is_survey_record, release, verify_survey_record
 from privatile.survey.serving import read_status
 from privatile.survey.store import SurveyStore
@@ -95,7 +94,7 @@ def test_damaged_files_of_codes(closed: Made, tmp_path: Path) -> None:
 def opened(folder: SurveyFolder) -> None:
     """As the gateway opens it."""
     with SurveyStore.open(folder.store_file, folder.study().digest, 1) as store:
-        assert Intake.open(store).table.find(b"x" * 32) is None
+        assert store.codes().find(b"x" * 32) is None
 
 
 def test_damaged_requests(closed: Made) -> None:

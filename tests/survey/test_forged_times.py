@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.core.text import moment
 from privatile.estimator.spec import RunSpec
-from privatile.federation.record.record import OTHER_BUILD, SAME, differences
+from privatile.records import OTHER_BUILD, SAME, differences
 from privatile.run import run_file as run_file
 from privatile.survey.folder import SurveyFolder
 from privatile.survey.record import release, verify_survey_record
@@ -67,15 +68,26 @@ def test_the_honest_file_verifies_and_says_on_whose_clock_it_rests(closed: Surve
     assert any(CLOSED in text for text in checked.passed)
     for one in (checked, verify_survey_record(record)):
         assert any("their times rest on the word of the organiser alone" in text for text in one.not_checked)
-    assert "no-times" not in [caveat["code"] for caveat in record["body"]["results"][0]["caveats"]]
+    assert "no-times" not in record["body"]["results"][0]["caveats"]
+
+
+def test_a_record_holds_the_weeks_and_other_times_are_found(closed: SurveyFolder) -> None:
+    forge(closed, lambda n: TIMES[n - 1])
+    record = release(closed)
+    (result,) = record["body"]["results"]
+    assert len(result["series"]) == WEEKS
+    assert result["change"]["alarm"]
+    assert result["change"]["since"] == moment(TIMES[result["change"]["round"] - 1])
+    forge(closed, lambda n: TIMES[n - 1] + 3 * DAY)
+    (figures,) = [text for text in verify_survey_record(record, closed.run_file).failed if "figures" in text]
+    assert figures.endswith("change, series")
 
 
 def test_a_result_without_all_times_says_why_it_has_no_series(closed: SurveyFolder) -> None:
     forge(closed, lambda n: 1e300 if n == 60 else TIMES[n - 1])
     (result,) = release(closed)["body"]["results"]
     assert not result["series"]
-    (told,) = [caveat["text"] for caveat in result["caveats"] if caveat["code"] == "no-times"]
-    assert "no time for 1 round of" in told
+    assert "no-times" in result["caveats"]
 
 
 def test_a_clock_that_is_set_back_writes_no_time_before_the_last_round(

@@ -20,7 +20,7 @@ from privatile.report.survey_pages import SurveyPages
 from privatile.run.run_file import RunStore
 from privatile.survey import intake as intake_module
 from privatile.survey.folder import new_code
-from privatile.survey.gateway import LARGEST_BODY, QuestionBody, _sent
+from privatile.survey.gateway import MAX_BODY, QuestionBody, _sent
 from privatile.survey.intake import Refusal
 from privatile.survey.serving import read_status
 from privatile.survey.store import Count, SurveyStore
@@ -108,12 +108,15 @@ def test_a_device_whose_reply_was_lost_is_no_second_device(made: Made) -> None:
     asyncio.run(scene())
 
 
-def test_marks_of_devices_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake_module, "MOST_VISITS", 3)
-    visits = intake_module.Visits()
-    for place in range(5):
-        visits.note(place, "mine")
-    assert [visits.knows(place, "mine") for place in range(5)] == [False, False, True, True, True]
+def test_marks_of_devices_take_bounded_memory(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake_module, "MAX_VISITS", 2)
+
+    async def scene() -> list[bool]:
+        async with visitors(made.folder) as people:
+            asked = [(await people.question(code, visit="mine")).json() for code in (*made.codes[:3], *made.codes[:3])]
+            return [one["handed_before"] for one in asked[3:]]
+
+    assert asyncio.run(scene()) == [True, False, False], "who is forgotten is warned"
 
 
 def test_two_devices_at_once_are_told_of_each_other(made: Made) -> None:
@@ -234,7 +237,7 @@ def test_a_long_body_is_not_read_to_its_end() -> None:
 
     with pytest.raises(Refusal, match="size"):
         asyncio.run(_sent(Request({"type": "http"}, receive), msgspec.json.Decoder(QuestionBody)))
-    assert pieces <= LARGEST_BODY // 100 + 1
+    assert pieces <= MAX_BODY // 100 + 1
 
 
 def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: Made) -> None:
@@ -350,7 +353,7 @@ def test_more_requests_than_memory_is_given_to_are_told_to_come_again(
 ) -> None:
     async def scene() -> list[int]:
         async with visitors(made.folder) as people:
-            monkeypatch.setattr(intake_module, "MOST_WAITING", 3)
+            monkeypatch.setattr(intake_module, "MAX_WAITING", 3)
             replies = await asyncio.gather(*(people.question(code) for code in made.codes))
             return [reply.status_code for reply in replies]
 

@@ -14,7 +14,7 @@ import pytest
 
 from privatile.run.run_file import RunStore
 from privatile.survey.gateway import HEADERS
-from privatile.survey.store import SurveyStore
+from privatile.survey.store import COUNTED, LATE, SurveyStore
 from tests.survey.kit import make_survey
 from tests.survey.processes import Crowd, GatewayProcess, gateway
 
@@ -67,7 +67,7 @@ def test_every_acknowledged_answer_is_counted_once_through_kills(tmp_path: Path)
         state, counts, totals = store.round(), store.counts(), store.totals()
         found[state.number] = [[one.came for one in counts], [one.ones for one in counts]]
         assert store.late() == late
-        assert sum(one.counted + one.late for one in totals) == len(crowd.replies)
+        assert sum(one[COUNTED] + one[LATE] for one in totals) == len(crowd.replies)
     assert {number: rows for number, rows in found.items() if sum(rows[0])} == dict(model)
     assert len(model) > KILLS, "rounds were closed meanwhile"
     repeats = sum("repeat" in reply for reply in crowd.replies.values())

@@ -22,13 +22,12 @@ from cryptography.hazmat.primitives import serialization
 from privatile.api.online import OnlineQuantile
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
-from privatile.federation.record.record import read_record, sign
-from privatile.federation.record.verify import Checks
+from privatile.records import Checks, read_record, sign
+from privatile.records.keys import KeyPair
 from privatile.report.run_page import run_page
-from privatile.report.view import read_results, read_view
 from privatile.run.locks import lock_folder
 from privatile.run.rounds import Phase
+from privatile.run.view import RunView
 from privatile.survey.folder import SurveyFolder, read_codes
 from privatile.survey.record import release, verify_survey_record
 from privatile.survey.service import SurveyService
@@ -39,6 +38,10 @@ from tests.made_runs import long_run
 from tests.survey.kit import Clock, make_study, make_survey, visitors
 
 INIT = ["--title", "What we earn", "--value", "salary", "--unit", "EUR", "--epsilon", "2", "--range", "0", "10000"]
+
+
+def status(*words: object) -> Result:
+    return CliRunner().invoke(main, ["status", *map(str, words)])
 
 
 def privatile(*words: object) -> Result:
@@ -75,15 +78,15 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> SurveyFolder:
 
 
 def test_status_says_what_came_and_names_nobody(closed: SurveyFolder) -> None:
-    text = privatile("status", closed.path).output
+    text = status(closed.path).output
     assert "closed" in text
     assert "300 counted" in text
     assert "1 late" in text
     assert "plant, weight 0.6678" in text
     assert "the mixture of 2 strata" in text, "what is a client elsewhere"
     notes = [line[13:] for line in text.splitlines() if line.startswith("note ")]
-    assert notes == json.loads(privatile("status", closed.path, "--json").output)["caveats"] != []
-    facts = json.loads(privatile("status", closed.path, "--json").output)
+    assert notes == json.loads(status(closed.path, "--json").output)["caveats"] != []
+    facts = json.loads(status(closed.path, "--json").output)
     assert [one["spent"] for one in facts["strata"]] == [100, 201]
     low, high = facts["interval"]
     assert low < 4000 < high
@@ -113,17 +116,16 @@ def test_who_reads_of_a_survey_reads_of_strata(closed: SurveyFolder, tmp_path: P
     record = release(closed)
     (told,) = record["body"]["results"]
     texts = [
-        read(run_page(read_view(closed.run_file))),
-        read_results(closed.run_file)[0].to_text(),
+        read(run_page(RunView.read(closed.run_file, drawn=True))),
+        RunView.read(closed.run_file).all_results()[0].to_text(),
         verify_survey_record(record, closed.run_file).to_text(),
-        " ".join([told["estimand"], *(caveat["text"] for caveat in told["caveats"])]),
     ]
     for text in texts:
         assert re.search("strat(a|um)", text)
         assert not re.search("client", text, re.I), text
     assert [one["name"] for one in told["clients"]] == ["office", "plant"]
     # The control: the same page of any other run has clients.
-    other = read(run_page(read_view(long_run(tmp_path / "run.db", rounds=20))))
+    other = read(run_page(RunView.read(long_run(tmp_path / "run.db", rounds=20), drawn=True)))
     assert "clients" in other
     assert not re.search("strat(a|um)", other)
 
@@ -137,7 +139,7 @@ def test_an_altered_record_is_found(closed: SurveyFolder) -> None:
         other = copy.deepcopy(record)
         change(other["body"])
         if key is not None:
-            other["signatures"]["coordinator"] = sign(other["body"], key)
+            other["signatures"]["signer"] = sign(other["body"], key)
         return verify_survey_record(json.loads(json.dumps(other)), closed.run_file).failed
 
     def narrow_interval(body: dict[str, Any]) -> None:
@@ -205,7 +207,7 @@ def test_without_the_counts_a_record_claims_no_end_but_its_studys(
     body["study_hash"], body["run"] = told.digest, told.run
 
     def found() -> Checks:
-        record["signatures"]["coordinator"] = sign(body, closed.key())
+        record["signatures"]["signer"] = sign(body, closed.key())
         return verify_survey_record(json.loads(json.dumps(record)))
 
     assert [text.partition(",")[0] for text in found().failed] == [wrong] * bool(wrong)
@@ -258,7 +260,7 @@ def test_init_writes_secrets_for_their_owner_alone_and_keeps_no_token(tmp_path: 
         (["--codes", 3, "--stratum", "a=3"], "--codes N, or --stratum NAME=N"),
         (["--stratum", "a"], "NAME=NUMBER OF CODES"),
         (["--stratum", "a=3", "--stratum", "a=4"], "more than once"),
-        (["--stratum", "a=3", "--weight", "b=1"], "which is no stratum"),
+        (["--stratum", "a=3", "--stratum-weight", "b=1"], "which is no stratum"),
         (["--codes", 3, "--end-date", "2020-01-01"], "which is past"),
         (["--codes", 3, "--end-answers", 4], "at most the number of codes, 3; got 4"),
         (["--codes", 3, "--language", "es"], "the page does not speak 'es'. It speaks en, de, fr."),
@@ -308,7 +310,7 @@ def test_an_edited_study_is_another_study(closed: SurveyFolder, tmp_path: Path) 
         (tmp_path / name).write_bytes((closed.path / name).read_bytes())
     text = other.study_file.read_text(encoding="utf-8")
     other.study_file.write_text(text.replace("epsilon = 2.0", "epsilon = 1.0"), encoding="utf-8")
-    refused = privatile("status", tmp_path)
+    refused = status(tmp_path)
     assert refused.exit_code == 2
     assert "the study was edited" in refused.output
 
@@ -403,7 +405,7 @@ def test_closing_before_the_stated_end_is_asked_for(tmp_path: Path, monkeypatch:
 
 def test_a_gateway_of_a_closed_survey_says_so(closed: SurveyFolder, tmp_path: Path) -> None:
     async def said(folder: SurveyFolder) -> list[str]:
-        service = SurveyService.of(folder)
+        service = SurveyService(folder)
         lines: list[str] = []
         await service.start(follow=False)
         try:

@@ -12,7 +12,9 @@ import pytest
 from privatile.errors import InputError
 from privatile.survey import sheets
 from privatile.survey.folder import new_code
+from privatile.survey.page import LANGUAGES
 from privatile.survey.study import link
+from tests.survey.kit import make_study
 
 ADDRESS = "https://survey.example.org/"
 HASH = "ab" * 32
@@ -21,9 +23,8 @@ HASH = "ab" * 32
 def made(count: int, title: str = "What we earn", language: str = "en") -> tuple[list[str], str]:
     codes = [new_code() for _ in range(count)]
     cards = [(code, f"group <{number % 2}>") for number, code in enumerate(codes)]
-    shown = {"epsilon": 1.0, "lies_per_100": 27, "page_sha256": HASH, "asked_by": "The <works> council"}
-    text = sheets.sheet(title, ADDRESS, cards, language=language, **shown)  # type: ignore[arg-type]
-    return codes, text
+    study = make_study(title=title, address=ADDRESS, page_sha256=HASH, asked_by="The <works> council", epsilon=1.0)
+    return codes, sheets.sheet(study, cards, language)
 
 
 def test_eight_cards_on_a_page_each_with_link_group_and_hash() -> None:
@@ -43,17 +44,18 @@ def test_eight_cards_on_a_page_each_with_link_group_and_hash() -> None:
     assert words.count("Asked by: The &lt;works&gt; council") == 11
 
 
-@pytest.mark.parametrize("language", sheets.WORDS)
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_long_titles_and_other_languages_stay_on_the_card(language: str) -> None:
     pytest.importorskip("segno")
-    _, text = made(1, "</svg><script>alert(1)</script> " * 20, language)
+    _, text = made(1, "</svg><script>alert(1)</script> " * 15, language)
     assert "<script" not in text
     assert text.count("…") == 1
 
 
 def test_letters_carry_every_link_once() -> None:
     codes = [new_code() for _ in range(5)]
-    table = sheets.mail_merge(ADDRESS, [(code, 'a "quoted", group') for code in codes], "Pay, and more", 0.5)
+    study = make_study(title="Pay, and more", address=ADDRESS, epsilon=0.5)
+    table = sheets.mail_merge(study, [(code, 'a "quoted", group') for code in codes])
     rows = list(csv.DictReader(io.StringIO(table.removeprefix("\ufeff"))))
     assert [row["link"] for row in rows] == [f"{ADDRESS}#c={code}&e=0.5" for code in codes]
     assert {(row["stratum"], row["title"]) for row in rows} == {('a "quoted", group', "Pay, and more")}

@@ -44,7 +44,7 @@ def test_every_public_fact_is_in_the_digest() -> None:
     study = make_study()
     changes: dict[str, Any] = {
         "title": "x", "value": "x", "unit": "x", "epsilon": 0.5, "range": [0, 9], "level": 0.9, "scale": "identity",
-        "confidence_level": 0.9, "values": "whole", "asked_by": "x", "round_answers": 9, "round_seconds": 9.0,
+        "confidence_level": 0.9, "value_kind": "whole", "asked_by": "x", "round_answers": 9, "round_seconds": 9.0,
         "grace": 9.0, "end_date": "2030-01-01", "end_answers": 9, "end_width": 9.0, "languages": ["de"],
         "page_sha256": "0" * 64, "strata": {"all": {"codes": 9}}, "survey": "0" * 12, "address": "https://x.example/",
     }  # fmt: skip
@@ -103,14 +103,16 @@ def test_an_end_fixed_beforehand_is_in_the_runs_specification() -> None:
 
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "﹣"])
-@pytest.mark.parametrize("before", ["", " ", "Pay;", "Pay; ", "Pay,", "Pay|", "Pay；", "Pay，", "office, "])
+@pytest.mark.parametrize(
+    "before", ["", " ", "Pay;", "Pay; ", "Pay,", "Pay|", "Pay；", "Pay，", "office, ", 'Pay;"', 'Pay; " ']
+)
 def test_no_cell_of_links_csv_is_a_formula_whatever_divides_the_cells(before: str, sign: str) -> None:
     """A spreadsheet may divide cells at a semicolon, and it reads full-width signs as the plain ones."""
     formula = f'{before}{sign}HYPERLINK("https://evil.example";"Pay")'
     with pytest.raises(InputError, match="title: must not have"):
         make_study(title=formula)
     with pytest.raises(InputError, match=r"opens links\.csv"):
-        make_study(strata={formula.replace('"', "")[:60].strip() or "x": {"codes": 5}})
+        make_study(strata={formula[:60].strip(): {"codes": 5}})
 
 
 def test_texts_with_signs_of_formulas_inside_are_taken() -> None:

@@ -68,7 +68,7 @@ async def both_serve(made: Made) -> int:
     """Two gateways in turns; the number of answers that they acknowledged."""
     visitors = []
     for _ in range(2):
-        service = SurveyService.of(made.folder)
+        service = SurveyService(made.folder)
         await service.start(follow=False)
         visitors.append(Visitor(service))
     codes, told = iter(made.codes), 0
@@ -97,7 +97,7 @@ def test_without_the_check_answers_are_lost(made: Made, monkeypatch: pytest.Monk
 
 def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: Made) -> None:
     async def scene() -> None:
-        old, new = SurveyService.of(made.folder), SurveyService.of(made.folder)
+        old, new = SurveyService(made.folder), SurveyService(made.folder)
         await old.start(follow=False)
         visitor, told = Visitor(old), []
         old.on_superseded = lambda: told.append("superseded")

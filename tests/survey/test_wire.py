@@ -14,9 +14,9 @@ import pytest
 from privatile.errors import StoreError
 from privatile.survey import gateway as gateway_module
 from privatile.survey import intake as questions_module
-from privatile.survey.gateway import HEADERS, LARGEST_BODY, Gateway
+from privatile.survey.gateway import HEADERS, MAX_BODY, Gateway
 from privatile.survey.service import SurveyService
-from privatile.survey.store import Count, SurveyStore
+from privatile.survey.store import FREE, Count, SurveyStore
 from tests.run.connection_kit import Connection, post
 from tests.survey.kit import Made, make_survey
 
@@ -44,7 +44,7 @@ class Line:
 
 @asynccontextmanager
 async def visited(made: Made, *, follow: bool = False) -> AsyncIterator[Line]:
-    service = SurveyService.of(made.folder)
+    service = SurveyService(made.folder)
     await service.start(follow=follow)
     line = Line(service, Gateway(service, host="127.0.0.1"))
     try:
@@ -75,8 +75,8 @@ def test_what_is_refused(made: Made) -> None:
         post(b"/question?x=y", b"{}"): (400, "malformed"),
         head + length + chunks + in_chunks + answer(code): (400, "malformed"),
         head.replace(b"localhost", b"evil.example") + length + chunks + in_chunks + answer(code): (400, "malformed"),
-        post(b"/question", b" " * (LARGEST_BODY + 1)): (413, "size"),
-        head + chunks + b"\r\n" + b"1\r\n \r\n" * (LARGEST_BODY + 1): (413, "size"),
+        post(b"/question", b" " * (MAX_BODY + 1)): (413, "size"),
+        head + chunks + b"\r\n" + b"1\r\n \r\n" * (MAX_BODY + 1): (413, "size"),
         post(b"/question", b"{}", host=b"evil.example"): (421, "host"),
         question("A" * 22): (404, "unknown"),
         question("x"): (404, "unknown"),
@@ -135,7 +135,7 @@ def test_requests_in_one_packet_are_answered_in_order(made: Made) -> None:
 
 
 def test_a_slow_body_and_one_without_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "SLOWEST_BODY", 0.05)
+    monkeypatch.setattr(gateway_module, "MAX_BODY_SECONDS", 0.05)
 
     async def scene() -> None:
         async with visited(made) as line:
@@ -188,7 +188,7 @@ def test_a_visitor_who_leaves_keeps_no_other_from_a_reply(
                 with pytest.raises(StoreError, match="not written"):
                     await second
             else:
-                assert not (await second).spent_before
+                assert (await second).before == FREE
                 assert line.service.intake.store.late() == [2], "the one who left has answered, too"
 
     asyncio.run(scene())

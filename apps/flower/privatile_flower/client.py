@@ -55,7 +55,7 @@ def client_app(
                 questions = _questions_for(reply["client"], message, responder)
                 check(context, questions)
                 # All questions of a message are answered, or none.
-                answers = responder.answer(questions)[0] if questions else ()
+                answers = responder.answer(questions) if questions else ()
             reply["answers"] = [answer.to_json() for answer in answers]
         except PrivatileError as error:
             log.error("refused: %s", error)
@@ -71,7 +71,7 @@ def client_app(
 
 def _questions_for(client: str, message: Message, responder: SiteResponder) -> list[Question]:
     """The questions addressed to this client, if its ledger knows of every count that the coordinator has."""
-    asked, known = message.content[RECORD], responder.asked()
+    asked, known = message.content[RECORD], responder.account.state().asked
     questions = []
     for addressee, text, given in zip(asked["clients"], asked["questions"], asked["given"], strict=True):
         if addressee != client:

@@ -11,9 +11,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from privatile.core.messages import Answer, Question
 from privatile.errors import RunPaused, SiteRefusal
-from privatile.federation.coordinator.service import must_wait_for
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue
+from privatile.run.rounds import must_wait_for
 from privatile_flower.study import RECORD, Settings, read_study, read_text
 
 log = logging.getLogger("privatile_flower.server")
@@ -130,7 +130,7 @@ class _Collector:
         """Send each node the questions to its clients; (node, reply) of those that reply in time."""
         if not asked:
             return
-        totals = self._coordinator.store.client_totals()
+        totals = self._coordinator.clients
         messages = []
         for node, names in asked.items():
             lines = [(name, one.to_json(), totals[name].answered) for name in names for one in questions[name]]

@@ -207,7 +207,7 @@ def forging(grid: Grid, nodes: dict[str, int]) -> None:
         asked = [Question.from_json(text) for text in message.content[RECORD]["questions"]]
         if asked[0].round == 1:
             return honest(message, where)
-        answers = [Answer(one.run, one.round, "site0", one.level, one.length).to_json() for one in asked]
+        answers = [Answer(one, "site0", one.length).to_json() for one in asked]
         record = ConfigRecord({"client": "site0", "answers": answers})
         return Message(RecordDict({RECORD: record}), reply_to=message)
 

@@ -34,7 +34,6 @@ followed    the history of a run, followed from its file
 cli         the command `privatile peer`, and the options added to other commands
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
     import click
 
     from privatile.core.decoding import Place
-    from privatile.federation.record.verify import Checks
     from privatile.federation.setup.folder import Directory
     from privatile.federation.study import FederationStudy
+    from privatile.records.verification import Checks
     from privatile.run.tables import FolderFacts
 
 __all__ = ["extension"]
@@ -95,10 +94,11 @@ class _Leaderless:
         write_study(path, study)
 
     def facts(self, folder: Path) -> "FolderFacts":
+        from privatile.core.decoding import json_value
         from privatile.run.tables import FolderFacts
 
         try:
-            client = str(json.loads((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
+            client = str(json_value((folder / PEER_FILE).read_text(encoding="utf-8"))["client"])
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
             client = None
         return FolderFacts(folder / PEER_PROCESS, "this organization", f"privatile peer run {folder}", client)
@@ -111,7 +111,7 @@ class _Leaderless:
     def refusal(self, path: Path) -> str:
         text = (
             f"{path}: this study has no coordinator, so nobody serves or joins it, and nobody decides alone. Each "
-            "organization enrolls with `privatile peer enroll INVITATION DIR --client NAME`, and takes part with "
+            "organization enrolls with `privatile peer enroll INVITATION DIR --as-client NAME`, and takes part with "
             "`privatile peer run DIR`. See `privatile peer --help`."
         )
         if (path / PEER_FILE).is_file():

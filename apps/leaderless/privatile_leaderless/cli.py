@@ -84,8 +84,8 @@ def peer() -> None:
     """A federation without a coordinator: one organization's part.
 
     \b
-    privatile federation init STUDY --leaderless --client north --client south --client west ...
-    privatile peer enroll STUDY/invitation.json DIR --client north --host north.example
+    privatile federation init STUDY --leaderless --add-client north --add-client south --add-client west ...
+    privatile peer enroll STUDY/invitation.json DIR --as-client north --host north.example
     (everybody sends DIR/north.peer.json to everybody)
     privatile peer admit DIR *.peer.json
     privatile peer run DIR --source salaries.csv --value salary
@@ -95,7 +95,9 @@ def peer() -> None:
 @peer.command()
 @click.argument("invitation", type=click.Path(path_type=Path))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--client", required=True, metavar="NAME", help="Which client of the study this organization is.")
+@click.option(
+    "--as-client", "client", required=True, metavar="NAME", help="Which client of the study this organization is."
+)
 @file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
 @number("--max-epsilon", "NUMBER", "This site's own limit: the most one person may spend for life. Said once.")
 @text("--host", "NAME", "Name or address of the server that this organization runs; without it, it runs none.")
@@ -227,7 +229,7 @@ def vote(
 ) -> None:
     """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone.
 
-    A vote cannot be taken back. `privatile federation status DIR` shows the votes that are cast and not yet decided.
+    A vote cannot be taken back. `privatile status DIR` shows the votes that are cast and not yet decided.
     """
     from privatile_leaderless.running import check_goes_on
     from privatile_leaderless.running import vote as cast
@@ -330,9 +332,9 @@ def release(make: Callable[..., None], *, folder: Path, output: Path, unfinished
 
 def _release(directory: "PeerFolder", output: Path, given: Path | None) -> None:
     """Write the record, or sign the one that another peer has written."""
-    from privatile.federation.record.countersignature import read_statement, statement_lines
-    from privatile.federation.record.record import read_record, write_record
-    from privatile.federation.record.verify import Checks, VerificationFailed
+    from privatile.records.countersignature import read_statement, statement_lines
+    from privatile.records.signing import read_record, write_record
+    from privatile.records.verification import Checks, VerificationFailed
     from privatile_leaderless.record import check_has_rounds, release_of_peers, sign_as_peer, verify
 
     study = directory.study()

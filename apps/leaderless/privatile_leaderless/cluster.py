@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from privatile.federation import wire
-from privatile.federation.keys import PublicKeys
 from privatile.federation.setup.permissions import (
     CLIENT_LIMITS,
     BrokerFiles,
@@ -19,6 +18,7 @@ from privatile.federation.setup.permissions import (
     user,
     written,
 )
+from privatile.records.keys import PublicKeys
 from privatile.run.web import address
 from privatile_leaderless.roster import PeerRoster
 

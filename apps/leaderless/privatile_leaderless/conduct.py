@@ -18,10 +18,10 @@ from functools import partial
 from typing import TypeVar
 
 from privatile.errors import Equivocation, ProtocolError, SiteRefusal
-from privatile.federation.keys import KeyPair
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import AT_ONCE
+from privatile.records.keys import KeyPair
 from privatile_leaderless.entries import AnyEntry, Decision, LevelAsk, read_entry
 from privatile_leaderless.happenings import Happening
 from privatile_leaderless.log_port import LogPort

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from privatile.federation.keys import PublicKeys
+from privatile.records.keys import PublicKeys
 from privatile_leaderless.entries import Decision
 
 

@@ -22,7 +22,6 @@ from msgspec import Meta
 from privatile.core.messages import LARGEST_REAL
 from privatile.core.text import canonical_json, text_digest
 from privatile.estimator.plan import Ask
-from privatile.federation.keys import PublicKeys
 from privatile.federation.wire import (
     LARGEST_ASK,
     MOST_LEVELS,
@@ -38,6 +37,7 @@ from privatile.federation.wire import (
     Signed,
     read_signed,
 )
+from privatile.records.keys import PublicKeys
 from privatile.run.run_file import LONGEST_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK

@@ -18,12 +18,12 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, read_key, same_fingerprint
-from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.check import Look
 from privatile.federation.setup.folder import Directory, FolderWords, Roster
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.study import FederationStudy, study_toml
+from privatile.records.keys import KeyPair, read_key, same_fingerprint
+from privatile.run.certificates import issue_broker, make_authority
 from privatile.run.files import read_json, replace_file, write_json
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted, is_finished

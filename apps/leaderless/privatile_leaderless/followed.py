@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from privatile.errors import PrivatileError, ProtocolError
-from privatile.federation.keys import PublicKeys
-from privatile.federation.record.record import ClientKeys
 from privatile.federation.study import FederationStudy
+from privatile.records.countersignature import ClientKeys
+from privatile.records.keys import PublicKeys
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless.chain import end_chain, first_chain, signed_value
 from privatile_leaderless.entries import read_entry

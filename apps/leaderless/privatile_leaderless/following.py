@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.keys import PublicKeys
+from privatile.records.keys import PublicKeys
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import AnyEntry, Checkpoint, ClosedRound, Stand, read_entry

@@ -14,11 +14,11 @@ from privatile.errors import ProtocolError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
-from privatile.federation.coordinator.service import IMPOSSIBLE, impossible_clients, must_wait_for
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import Link
+from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Coordinator
+from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
 from privatile_leaderless.chain import closed_chain
@@ -225,7 +225,7 @@ class History:
         self.notes, self._note_bytes, self._new_keys = [], 0, []
         # A peer about which a quorum has decided in this very round is looked at again after the next one.
         self.quarantined = {
-            name: Quarantine(IMPOSSIBLE, number)
+            name: Quarantine(IMPOSSIBLE_SHARE, number)
             for name in impossible_clients(self.coordinator.tracks)
             if (name, number) not in self.tally.readmitted
         }

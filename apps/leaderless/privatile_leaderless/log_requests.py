@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import nats.errors
 
+from privatile.core.decoding import decode_json
 from privatile.core.text import printable
 from privatile.errors import BrokerError
 from privatile.federation.connection import Connection
@@ -77,6 +78,9 @@ class Reply(msgspec.Struct, frozen=True):
     name: str = ""
     num_pending: int = 0
     message: StoredMessage | None = None
+
+
+_REPLY = msgspec.json.Decoder(Reply)
 
 
 class LogRequests:
@@ -195,7 +199,7 @@ class LogRequests:
 def _reply(asked: asyncio.Future[Any]) -> Reply:
     """The reply to a request; an error 503 where nobody has replied."""
     try:
-        return msgspec.json.decode(asked.result().data, type=Reply)
+        return decode_json(asked.result().data, _REPLY)
     except (TimeoutError, nats.errors.TimeoutError, nats.errors.NoRespondersError):
         return Reply(Refused(503, "no server replies"))
     except (nats.errors.Error, msgspec.MsgspecError, ValueError, RecursionError) as error:

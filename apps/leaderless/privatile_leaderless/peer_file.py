@@ -29,8 +29,8 @@ import msgspec
 from privatile.core.text import canonical_json
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
+from privatile.records.keys import PublicKeys
 from privatile.run.run_file import RunStore, Statement
 from privatile_leaderless import TABLES
 from privatile_leaderless.chain import payload_digest, signed_value

@@ -20,34 +20,26 @@ import msgspec
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.text import counted
 from privatile.errors import InputError, StoreError
-from privatile.federation.record.countersignature import CountersignRefused, countersign
-from privatile.federation.record.record import (
-    canonical,
-    exchanges,
-    is_signed,
-    released_file,
-    run_facts,
-    sign,
-    spent,
-    transcript_digest,
-)
-from privatile.federation.record.verify import (
-    Checks,
+from privatile.federation.operations.record import countersign, released_file, rules_of
+from privatile.federation.study import FederationStudy
+from privatile.records.countersignature import (
+    CountersignRefused,
     check_countersignatures,
-    check_ledgers,
+    left_to_people,
+    named_keys,
+)
+from privatile.records.record import exchanges, run_facts, spent, transcript_digest
+from privatile.records.signing import canonical, is_signed, sign
+from privatile.records.verification import (
+    Checks,
+    check_links,
     check_recomputed,
     check_silence,
     check_study,
-    check_unspent,
-    file_of_record,
-    flag_ledger_gaps,
-    left_to_people,
-    named_keys,
     part,
     rounds_held,
+    run_of_record,
 )
-from privatile.federation.study import FederationStudy
-from privatile.federation.wire import Link
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
@@ -79,7 +71,9 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
                 f"{quorums.signing(study)} organizations have signed."
             )
         body = {
-            **run_facts(study, store, [replace(result, date=None) for result in coordinator.results()]),
+            **run_facts(study.digest, store, [replace(result, date=None) for result in coordinator.results()]),
+            "study": study.to_dict(),
+            "spent": spent(store),
             "transcript": {
                 "rounds": coordinator.done,
                 "digest": transcript_digest(store),
@@ -144,15 +138,15 @@ def verify(
 
     A record is `complete` with the signatures of a quorum; it is checked before, too, by those who are about to sign.
     """
-    body = record["body"]
-    check_study(checks, body, study)
+    body, rules = record["body"], rules_of(study)
+    check_study(checks, body, rules)
     check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
     checks.add("the run is finished", body.get("finished") is True)
-    statements = check_countersignatures(checks, record, study)
-    with file_of_record(checks, body, study, transcript) as store:
+    statements = check_countersignatures(checks, record, rules.clients)
+    with run_of_record(checks, body, rules, transcript) as store:
         if store is not None:
             check_peer_run(checks, body, study, store, statements)
-    checks.not_checked += left_to_people(body, study)
+    checks.not_checked += left_to_people(body, rules.clients)
 
 
 def check_peers(
@@ -223,16 +217,14 @@ def check_peer_run(
     checks.add("the decisions are those of the run's file", followed.decisions == body.get("decisions"))
     ended = f"at least {quorum:,} organizations have signed that the run is over after this history"
     checks.add(ended, len(followed.finals) >= quorum, f"signed by {len(followed.finals):,}")
-    links = {key: Link(*row[:2]) for key, row in evidence.items()}
     voters = counted(quorums.closing(study), "organization")
-    check_silence(checks, study, exchanged, stated, closed_by=f"the votes of at least {voters} to close a round")
-    check_unspent(checks, exchanged, links)
-    flag_ledger_gaps(checks, exchanged, links)
-    check_ledgers(checks, study.clients, links, followed.history.restored)
+    closed_by = f"the votes of at least {voters} to close a round"
+    check_silence(checks, rules_of(study), exchanged, stated, closed_by=closed_by)
+    check_links(checks, exchanged, {key: row[0] for key, row in evidence.items()}, followed.history.restored)
     found = check_recomputed(checks, body, store, dated=False)
     if found is None:
         return
-    checks.add("what was spent is what the counts say", spent(study, store) == body.get("spent"))
+    checks.add("what was spent is what the counts say", spent(store) == body.get("spent"))
     end = (store.finished is not None, found.coordinator.done)
     checks.add("it ended as the record says, after as many rounds", end == (True, told.get("rounds")))
     checks.add("it was not aborted", not followed.history.tally.aborted)

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from privatile.federation.keys import PublicKeys
+from privatile.records.keys import PublicKeys
 from privatile_leaderless.chain import closed_chain, end_chain
 from privatile_leaderless.entries import Checkpoint, ClosedRound, LevelAsk, Stand
 from privatile_leaderless.slots import Claims

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from privatile.core.text import canonical_json
+from privatile.core.text import canonical_json, fingerprint
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, PublicKeys, fingerprint, verify
-from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.setup.invitation import study_rows
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import NAME
+from privatile.records.keys import KeyPair, PublicKeys, verify
+from privatile.run.certificates import certificate_fingerprint, parse_certificate
 from privatile.run.files import read_json, write_json
 from privatile.run.web import address
 from privatile_leaderless import quorums

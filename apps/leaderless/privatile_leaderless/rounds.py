@@ -9,8 +9,8 @@ quarantine forbids it, the run pauses. It is *committed* when q peers have signe
 from collections.abc import Iterator
 
 from privatile.errors import ProtocolError
-from privatile.federation.coordinator.service import may_close
 from privatile.federation.wire import AskMessage, question_digest
+from privatile.run.rounds import Phase
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import (
@@ -31,7 +31,7 @@ from privatile_leaderless.entries import (
 from privatile_leaderless.following import Following, body_of
 from privatile_leaderless.happenings import Happening, Kind
 from privatile_leaderless.history import Quarantine
-from privatile_leaderless.standing import Gathered
+from privatile_leaderless.standing import Gathered, open_round
 
 _DECIDED: dict[str, Kind] = {"readmit": "readmitted", "key": "key", "abort": "aborted"}
 TWO_ANSWERS = "two different answers to one round, both with its signature"
@@ -223,7 +223,7 @@ class Rounds(Following):
         if now.intake is None or self.aborted or self.quarantined:
             return
         late = len(now.votes) >= quorums.closing(self.study) and len(now.intake.answers) >= self.quorum
-        if not may_close(now.intake, self.study, self._history.coordinator.tracks, late=late).allowed:
+        if open_round(self.study, now.intake, self._history.coordinator.tracks, late=late).phase is Phase.OPEN:
             return
         votes = now.votes.items() if now.intake.missing else ()
         notes = [Note(name, payload.decode("ascii")) for name, payload in votes][: quorums.closing(self.study)]

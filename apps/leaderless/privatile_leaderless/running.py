@@ -13,14 +13,14 @@ from privatile.client.sources.source import Source
 from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import PublicKeys, same_fingerprint
 from privatile.federation.operations.join import JoinOptions, prepare_responder
 from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.broker import EmbeddedBroker, reload_broker
-from privatile.federation.setup.certificates import ends_soon, issue_broker, read_certificate
 from privatile.federation.setup.folder import Roster
 from privatile.federation.setup.invitation import check_url
 from privatile.federation.site.folder import Site
+from privatile.records.keys import PublicKeys, same_fingerprint
+from privatile.run.certificates import ends_soon, issue_broker, read_certificate
 from privatile.run.locks import lock_folder
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted, is_finished

@@ -18,11 +18,11 @@ import nats.errors
 
 from privatile.errors import BrokerError, LedgerError
 from privatile.federation.connection import Backoff, connected
-from privatile.federation.keys import KeyPair, PublicKeys
 from privatile.federation.monitoring import Metrics, facts
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
+from privatile.records.keys import KeyPair, PublicKeys
 from privatile_leaderless.chain import payload_digest
 from privatile_leaderless.conduct import Conduct
 from privatile_leaderless.entries import LevelAsk
@@ -316,7 +316,7 @@ class PeerService:
 
     def _release(self) -> None:
         try:
-            self.responder.release()
+            self.responder.account.release()
         except LedgerError as error:
             # The run is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))

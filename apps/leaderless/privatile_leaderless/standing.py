@@ -4,12 +4,13 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from privatile.federation.coordinator.core import present
 from privatile.federation.coordinator.intake import AnswerIntake
-from privatile.federation.coordinator.service import may_close
-from privatile.federation.keys import PublicKeys
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import AnswerMessage, AskMessage, Link
+from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Track
+from privatile.run.rounds import OpenRound, Phase, RoundRule, advance
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import (
@@ -49,6 +50,12 @@ class Gathered:
     """Who has signed another chain value in this slot, or one of a later slot."""
     proof: dict[str, bytes] = field(default_factory=dict)
     """Who has signed the chain value here, and how."""
+
+
+def open_round(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[Track], *, late: bool) -> OpenRound:
+    """The open round by the rule of agreed rounds, whose deadline has come if it is `late`."""
+    state = OpenRound(1, Phase.OPEN, 0.0, len(intake.answers), 0)
+    return advance(RoundRule(study.quorum, 1.0, agreed=True), state, float(late), present(study, intake, tracks))
 
 
 class Standing:
@@ -243,7 +250,7 @@ class Standing:
         answers = len(self._now.intake.answers)
         if answers < self.quorum:
             return f"{answers} of {self.quorum} answers are there: {', '.join(self.missing)} have not answered"
-        return may_close(self._now.intake, self.study, self._history.coordinator.tracks, late=True).pause
+        return open_round(self.study, self._now.intake, self._history.coordinator.tracks, late=True).paused
 
     def vouched(self, client: str) -> bool:
         """Whether a quorum of peers other than this one has signed the chain value here (`Slots.regain`)."""

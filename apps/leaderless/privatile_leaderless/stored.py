@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from privatile.core.messages import Answer, Question
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Link
 from privatile.run.coordinator import stored_questions
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless.chain import closed_chain, first_chain
@@ -64,12 +64,11 @@ def _payload(
 ) -> str:
     """The signed answer of one client, as the evidence and the counts tell it."""
     sequence, head, signature = row
-    questions = [asked[place] for _, asked in levels]
     answers = []
     for stored, asked in levels:
         ones = stored.ones[place]
         if ones is None:
             raise ProtocolError(f"round {stored.round} has a signature of {client}, and no count.")
-        answers.append(Answer(study.run, stored.round, client, asked[place].level, ones))
-    message = AnswerMessage.of(study.digest, question_digest(study.digest, questions), answers, Link(sequence, head))
+        answers.append(Answer(asked[place], client, ones, Link(sequence, head).position))
+    message = AnswerMessage.of(study.digest, answers)
     return f"{PeerAnswer.after(chain, message).text().decode()}\n{signature}"

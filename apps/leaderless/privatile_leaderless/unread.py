@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from privatile.federation.keys import PublicKeys
+from privatile.records.keys import PublicKeys
 from privatile_leaderless.entries import AnyEntry, CloseVote, LevelAsk, Proposal, asks_digest
 from privatile_leaderless.history import History, RoundRecord
 

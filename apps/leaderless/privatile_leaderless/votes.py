@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from privatile.errors import InputError
-from privatile.federation.keys import PublicKeys
 from privatile.federation.monitoring import facts
+from privatile.records.keys import PublicKeys
 from privatile.run.files import read_json, write_json
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.history import Quarantine

@@ -20,12 +20,13 @@ import numpy as np
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.randomizer import Coins
 from privatile.client.sources.databases import open_source
+from privatile.client.sources.source import ONLY_CLIENT
+from privatile.core.messages import Answer
 from privatile.estimator.plan import Ask
 from privatile.federation.connection import Backoff
 from privatile.federation.operations.join import JoinOptions
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.site.folder import enroll
-from privatile.federation.site.responder import GivenAnswer, given_answers
 from privatile.federation.study import FederationStudy
 from privatile.run.run_file import RunStore
 from privatile_leaderless.cluster import log_request
@@ -187,7 +188,7 @@ class Peers:
         for name, folder in self.folders.items():
             assert kept[name] == max(kept.values(), key=len)[: len(kept[name])]
             with Ledger.open(folder.ledger_file, read_only=True) as ledger:
-                given = given_answers(ledger, self.study.run)
+                given = ledger.answers(self.study.run, ONLY_CLIENT)
             for owner, rows in kept.items():
                 seen = against(given, rows, list(self.study.clients).index(name), self.study.asked_levels)
                 if owner == name:
@@ -197,7 +198,7 @@ class Peers:
 
 
 def against(
-    given: Mapping[int, Sequence[GivenAnswer]],
+    given: Mapping[int, Sequence[Answer]],
     rows: Sequence[tuple[int, int, Ask, Sequence[int | None], Sequence[int]]],
     place: int,
     levels: Sequence[float],

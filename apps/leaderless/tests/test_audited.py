@@ -31,7 +31,7 @@ def test_a_peer_answers_through_what_the_audit_measures(tmp_path: Path, monkeypa
     federation = Federation(tmp_path / "with", make_study())
     peers = Peers(tmp_path / "without", leaderless(2), servers=1)
     client, peer = federation.client("site0"), peers.service("site0")
-    assert [client.responder, peer.responder] == made
+    assert [client.core.responder, peer.responder] == made
     for responder in made:
         assert type(responder._responder._randomizer._coins) is OperatingSystemCoins
     peers.logs["site0"].close()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from peers_kit import Compared, against
-from privatile.core.messages import Question
+from privatile.core.messages import Answer, Question
 from privatile.estimator.plan import Ask
-from privatile.federation.site.responder import GivenAnswer
 
 Rows = list[tuple[int, int, Ask, list[int | None], list[int]]]
 
 
-def given(*rounds: int) -> dict[int, tuple[GivenAnswer, ...]]:
-    return {number: (GivenAnswer(Question("run", number, 0.5, float(number), 4), 2),) for number in rounds}
+def given(*rounds: int) -> dict[int, tuple[Answer, ...]]:
+    return {number: (Answer(Question("run", number, 0.5, float(number), 4), "north", 2),) for number in rounds}
 
 
 def rows(*ones: int | None, unspent: int = 0) -> Rows:
@@ -41,7 +40,7 @@ def test_counts_and_silent_ones_are_all_accounted_for() -> None:
     ],
 )
 def test_a_wrong_count_and_one_that_is_asked_again_are_found(
-    ledger: dict[int, tuple[GivenAnswer, ...]], file: Rows, words: str
+    ledger: dict[int, tuple[Answer, ...]], file: Rows, words: str
 ) -> None:
     with pytest.raises((AssertionError, ValueError), match=words):
         against(ledger, file, 0, [0.5])

@@ -62,7 +62,7 @@ def test_a_peers_folder_shows_its_committed_rounds(tmp_path: Path) -> None:
                 until(lambda: all(f", as {name} sees it" in several.get("/").text for name in peers.folders))
                 assert [one["organization"] for one in several.get("/health").json()["runs"]] == ["site0", "site1"]
             for name in peers.folders:
-                output = CliRunner().invoke(main, ["watch", str(peers.folders[name].path), "--once"]).output
+                output = CliRunner().invoke(main, ["status", str(peers.folders[name].path)]).output
                 assert f"{peers.study.run}, as {name} sees it" in output
                 assert "last entry" in output
                 assert "last heard" not in output

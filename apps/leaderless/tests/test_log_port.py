@@ -17,7 +17,7 @@ import pytest
 from peers_kit import Peers, leaderless
 from privatile.errors import BrokerError
 from privatile.federation.connection import Connection, connected
-from privatile.federation.keys import KeyPair
+from privatile.records.keys import KeyPair
 from privatile_leaderless.chain import payload_digest
 from privatile_leaderless.cluster import log_request, log_stream, log_subject
 from privatile_leaderless.entries import LARGEST_ENTRY

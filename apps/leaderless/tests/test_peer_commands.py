@@ -12,12 +12,13 @@ from click.testing import CliRunner
 
 from logged_peers import Peers, leaderless_study, with_a_silence
 from privatile.cli import main
-from privatile.federation.keys import KeyPair
-from privatile.federation.record import read_record, write_record
+from privatile.records import read_record, write_record
+from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 from privatile.run.state import awaiting, read_alarms
 from privatile_leaderless.entries import Decision
 from privatile_leaderless.record import release_of_peers
+from tests.made_runs import copied
 
 Record = dict[str, Any]
 
@@ -74,17 +75,17 @@ def test_the_commands_pass_a_record_round(finished: Peers, tmp_path: Path) -> No
 
 def test_status_check_watch_report_and_backup_take_a_peers_folder(finished: Peers, tmp_path: Path) -> None:
     runner, folder = CliRunner(), str(finished["north"].folder.path)
-    told = runner.invoke(main, ["federation", "status", folder])
+    told = runner.invoke(main, ["status", folder])
     assert told.exit_code == 0, told.output
     assert "as north sees it" in told.output
     assert "6 of 6 committed" in told.output
     assert "no peer running" in told.output
-    plain = json.loads(runner.invoke(main, ["federation", "status", folder, "--json"]).output)
+    plain = json.loads(runner.invoke(main, ["status", folder, "--json"]).output)
     assert (plain["peer"], plain["state"]) == ("north", "finished")
     checked = runner.invoke(main, ["federation", "check", folder])
     assert checked.exit_code == 0, checked.output
     assert "with fewer than three" in checked.output
-    assert runner.invoke(main, ["watch", folder, "--once"]).exit_code == 0
+    assert runner.invoke(main, ["status", folder]).exit_code == 0
     report = runner.invoke(main, ["report", folder, "-o", str(tmp_path / "page.html")])
     assert report.exit_code == 0, report.output
     assert (tmp_path / "page.html").stat().st_size > 10_000
@@ -110,8 +111,8 @@ def test_votes_that_are_not_decided_are_seen_by_everybody(tmp_path: Path) -> Non
     folder, new = str(peers["west"].folder.path), KeyPair.generate().public
 
     def told() -> tuple[str, list[dict[str, Any]]]:
-        text = runner.invoke(main, ["federation", "status", folder]).output
-        votes = json.loads(runner.invoke(main, ["federation", "status", folder, "--json"]).output)["votes"]
+        text = runner.invoke(main, ["status", folder]).output
+        votes = json.loads(runner.invoke(main, ["status", folder, "--json"]).output)["votes"]
         return text, votes
 
     assert "votes  " not in told()[0]
@@ -197,7 +198,7 @@ def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     runner = CliRunner()
     for path in (folder.store_file, folder.roster_file):
         path.unlink()
-    told = runner.invoke(main, ["federation", "status", str(folder.path)])
+    told = runner.invoke(main, ["status", str(folder.path)])
     assert "not begun" in told.output
     assert "north, south, west" in told.output
     checked = runner.invoke(main, ["federation", "check", str(folder.path)])
@@ -210,7 +211,7 @@ def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     broken = runner.invoke(main, ["federation", "check", str(folder.path), "--json"])
     assert broken.exit_code == 2
     assert [one["state"] for one in json.loads(broken.stdout)["findings"]] == ["error"]
-    assert "privatile peer run" in runner.invoke(main, ["watch", str(folder.path), "--once"]).output
+    assert "privatile peer run" in runner.invoke(main, ["status", str(folder.path)]).output
 
 
 def test_a_peer_that_was_away_at_the_end_catches_up_and_then_signs(tmp_path: Path) -> None:
@@ -218,7 +219,7 @@ def test_a_peer_that_was_away_at_the_end_catches_up_and_then_signs(tmp_path: Pat
     west = peers["west"].folder
     peers.play(5)
     with RunStore.open(west.store_file, read_only=True) as store:
-        early = store.to_bytes()
+        early = copied(store)
     peers.play()
     peers.close()
     west.store_file.write_bytes(early)

@@ -79,7 +79,7 @@ def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> N
     went_on = conduct(west, restored=True)
     asyncio.run(went_on.act(port, 0.0))
     # 20 records per round: 40 of the backup, 40 that it lacks, 20 of the open round, which may have been answered too.
-    assert west.responder.asked() == 100
+    assert west.responder.account.state().asked == 100
     assert "west" in north.replica.missing  # it answers from the next round on
     for peer in (north, peers["south"]):
         peers.write(peer.name, peer.answer())
@@ -88,7 +88,7 @@ def test_a_peer_whose_ledger_was_restored_asks_nobody_twice(tmp_path: Path) -> N
     peers.write("north", north.replica.proposal("north").pack(north.key))
     asyncio.run(went_on.act(port, 10.0))
     assert "west" not in north.replica.missing
-    assert west.responder.asked() == 120
+    assert west.responder.account.state().asked == 120
     with Ledger.open(ledger_file, read_only=True) as ledger:
         spans = ledger.execute("SELECT start, stop FROM answers ORDER BY start").fetchall()
     assert all(one[1] <= other[0] for one, other in pairwise(spans))

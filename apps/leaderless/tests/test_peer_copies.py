@@ -11,9 +11,9 @@ import pytest
 
 from peers_kit import Peers, leaderless
 from privatile.client.ledger.ledger import Ledger
+from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import LedgerError
-from privatile.federation.keys import KeyPair
-from privatile.federation.site.responder import given_answers
+from privatile.records.keys import KeyPair
 from privatile_leaderless.folder import PeerFolder
 from privatile_leaderless.log_port import LogPort
 from privatile_leaderless.peer_file import LogEntry
@@ -105,6 +105,6 @@ def test_a_copy_whose_ledger_lacks_a_counted_answer_answers_nothing(tmp_path: Pa
 
     def given(folder: PeerFolder) -> dict[int, Any]:
         with Ledger.open(folder.ledger_file, read_only=True) as ledger:
-            return dict(given_answers(ledger, peers.study.run))
+            return dict(ledger.answers(peers.study.run, ONLY_CLIENT))
 
     asyncio.run(play())

@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from logged_peers import Peers, leaderless_study, with_a_silence
 from privatile.cli import main
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair
-from privatile.federation.record import CountersignRefused, read_record, verify_record, write_record
-from privatile.federation.record.record import sign, transcript_digest
+from privatile.federation.operations.record import verify_record
+from privatile.records import CountersignRefused, read_record, sign, transcript_digest, write_record
+from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import Decision, PeerAnswer, read_entry
 from privatile_leaderless.followed import follow_file

@@ -106,7 +106,7 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
     async def new_key() -> None:
         await drill.stop(third)
         before = folders[third].key().public
-        line = "privatile peer enroll INVITATION DIR --client NAME --new-key"
+        line = "privatile peer enroll INVITATION DIR --as-client NAME --new-key"
         said = drill.type(line, third, INVITATION=drill.invitation, NAME=third)
         (fingerprint,) = re.findall(r"^ *your fingerprint +(\S.*)$", said, re.M)
         line = "privatile peer vote DIR --key FILE --fingerprint FINGERPRINT"
@@ -122,7 +122,7 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
         await drill.lie_twice(third)
         await until(lambda: all(third in one.replica.quarantined for one in drill.services.values()))
         await until(lambda: all(one.peer_log.journal.quarantined() for one in drill.services.values()))
-        assert "two answers" in drill.type("privatile federation status DIR", second)
+        assert "two answers" in drill.type("privatile status DIR", second)
         closed = {one.replica.closed for one in drill.services.values()}
         drill.type("privatile peer vote DIR --readmit NAME", first, NAME=third)
         await until(lambda: not list((folders[first].path / "votes").glob("*.json")))
@@ -158,6 +158,6 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
     asyncio.run(play())
     for log in drill.peers.logs.values():
         log.close()
-    assert "aborted" in drill.type("privatile federation status DIR", third)
+    assert "aborted" in drill.type("privatile status DIR", third)
     assert drill.left == set()  # every line of the section was typed
     assert drill.peers.check() > 0

@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from privatile.cli import main
 from privatile.errors import BrokerError, InputError
-from privatile.federation.keys import KeyPair
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.limits import SiteLimits
+from privatile.records.keys import KeyPair
 from privatile_leaderless.cluster import MAKING, READING, cluster_accounts
 from privatile_leaderless.conduct import proposal_delay
 from privatile_leaderless.entries import Decision
@@ -37,7 +37,7 @@ def call(*arguments: object) -> Result:
 
 
 def init(folder: Path, *options: str, clients: tuple[str, ...] = NAMES) -> Result:
-    words = [word for name in clients for word in ("--client", name)]
+    words = [word for name in clients for word in ("--add-client", name)]
     numbers = ["--epsilon", "1", "--records", "400", "--range", "0", "100", "--rounds", "20"]
     return call("federation", "init", folder, *words, *numbers, *options)
 
@@ -57,7 +57,7 @@ def enrolled(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "enroll",
             folder / "study" / "invitation.json",
             folder / name,
-            "--client",
+            "--as-client",
             name,
             *site,
             *host,
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused(enrolled: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="an enrolment of a peer"):
         read_peer_enrolment(enrolled / "site-north" / "north.enrolment.json")
     twice = call(
-        "peer", "enroll", enrolled / "study" / "invitation.json", tmp_path / "new", "--client", "south",
+        "peer", "enroll", enrolled / "study" / "invitation.json", tmp_path / "new", "--as-client", "south",
         "--site", enrolled / "site-north",
     )  # fmt: skip
     assert twice.exit_code == 5, twice.output  # one site, two clients: all its records would be asked twice
@@ -151,7 +151,7 @@ def test_an_open_study_is_refused_before_its_weights_are_asked_for(tmp_path: Pat
 
 
 def enroll(enrolled: Path, folder: Path, site: Path, *options: object) -> Result:
-    words = ("--client", "north", "--site", site, *options)
+    words = ("--as-client", "north", "--site", site, *options)
     return call("peer", "enroll", enrolled / "study" / "invitation.json", folder, *words)
 
 
@@ -200,7 +200,7 @@ def test_missing_limits_name_the_command_that_was_typed(enrolled: Path, tmp_path
 def test_what_is_no_invitation_is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_text('{"privatile_peer_invitation": 1, ')
     for path, told in ((tmp_path, "is a folder"), (tmp_path / "cut.json", "it is not JSON")):
-        done = call("peer", "enroll", path, tmp_path / "north", "--client", "north")
+        done = call("peer", "enroll", path, tmp_path / "north", "--as-client", "north")
         assert (done.exit_code, told in done.output, "Error" in done.output) == (2, True, False), done.output
 
 
@@ -256,7 +256,7 @@ def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Pa
         done = call(*words)
         assert done.exit_code == 2, done.output
         assert "this study has no coordinator" in done.output, words
-        assert "`privatile peer enroll INVITATION DIR --client NAME`" in done.output
+        assert "`privatile peer enroll INVITATION DIR --as-client NAME`" in done.output
         assert "`privatile peer run DIR`" in done.output
     # Where there is none of either, the usual reasons are given.
     for words, told in (
@@ -269,24 +269,23 @@ def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Pa
 
 def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
     assert "federation invite" not in (enrolled / "study" / "study.toml").read_text()
-    for command in (("status",), ("check",), ("invite",)):
+    for command in (("check",), ("invite",)):
         done = call("federation", *command, enrolled / "study")
         assert done.exit_code == 2
         assert "privatile peer enroll" in done.output
         assert "backup" not in done.output
     told = "Give your organization's folder, the one that `privatile peer enroll` made."
     for words in (
-        ("federation", "status"),
         ("federation", "check"),
         ("release", "--sign", enrolled / "record.json"),
-        ("watch", "--once"),
+        ("status",),
         ("dashboard",),
     ):
         done = call(*words, enrolled / "study")
         assert (done.exit_code, told in done.output) == (2, True), done.output
         assert "privatile serve" not in done.output
-    assert told in call("watch", "--once", enrolled / "study" / "run.db").output
-    assert "`privatile peer run" in call("watch", "--once", enrolled / "north").output  # the control: its own folder
+    assert told in call("status", enrolled / "study" / "run.db").output
+    assert "`privatile peer run" in call("status", enrolled / "north").output  # the control: its own folder
 
 
 @pytest.mark.network

@@ -245,7 +245,7 @@ def test_a_lost_key_is_replaced_by_votes(tmp_path: Path) -> None:
             services, tasks = begin(peers)
             await reach(services, 3)
             await halt(peers, services[2:], tasks[2:])
-            words = ["peer", "enroll", str(tmp_path / "invitation.json"), str(third.path), "--client", "site2"]
+            words = ["peer", "enroll", str(tmp_path / "invitation.json"), str(third.path), "--as-client", "site2"]
             done = CliRunner().invoke(main, [*words, "--new-key"])
             assert done.exit_code == 0, done.output
             fingerprint = third.key().public.fingerprint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -12,15 +13,18 @@ from privatile.federation.monitoring import Metrics
 from privatile.run.state import all_kinds
 from privatile_leaderless import extension
 from privatile_leaderless.notes import PEER_METRICS, PeerNotes
-from tests.federation.test_progress import clock, told
-
-__all__ = ["clock"]
+from tests.federation.test_progress import told
 
 APP = Path(__file__).parents[1]
 PAGE = (APP.parents[1] / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
-def test_a_peer_tells_how_far_it_is(tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_peer_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    caplog.set_level(logging.INFO, "privatile")
     peers = Peers(tmp_path)
     north = peers["north"]
     notes = PeerNotes(north.study, north.replica, north.log.journal)

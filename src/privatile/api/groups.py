@@ -83,7 +83,7 @@ def find_groups(options: Options, division: Division) -> GroupsFound:
             "Name a coarser column, or choose some of the records with only."
         )
     grouped = [columns[name] for name, entry in entries.items() if None not in entry]
-    options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "weights"))
+    options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "client_weights"))
     ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
     return GroupsFound(known, ungrouped, sorted(column.content.digest for column in grouped))
 
@@ -122,7 +122,7 @@ class GroupRuns:
             for column in columns.values():
                 check_column(column, options.missing)
             holders = {self.division.holder(column) for column in columns.values()}
-            for name in ("epsilon", "weights"):
+            for name in ("epsilon", "client_weights"):
                 if isinstance(given := getattr(options, name), Mapping):
                     more[name] = {client: number for client, number in given.items() if client in holders}
             level = settings_of_each(options.confidence_level, len(self._files), simultaneous=options.simultaneous)

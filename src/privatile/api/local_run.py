@@ -24,12 +24,13 @@ import numpy as np
 from privatile.api.division import Division
 from privatile.client.ledger.account import SpendingRules, release_run
 from privatile.client.ledger.integrity import KEY_BYTES, PersonKey, default_person_key, user_folder
-from privatile.client.ledger.ledger import Ledger, Position
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import check_begun, check_link, check_past
 from privatile.client.order.shuffle import HEAPS, ShuffledColumn, check_column, has_heaps
 from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
+from privatile.core.messages import Position
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -94,7 +95,7 @@ def specification(options: Options, parts: list[Part], *, simulated: bool) -> Ru
     for part in parts:
         sizes[part.holder] = sizes.get(part.holder, 0.0) + part.size
     options.check_clients(list(sizes))
-    weights = options.client_weights(sizes)
+    weights = options.weights_of(sizes)
     shares = [weights[part.holder] * (part.size / sizes[part.holder]) for part in parts]
     total = math.fsum(shares)
     own = options.q if isinstance(options.q, Mapping) else None
@@ -165,7 +166,10 @@ def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -
 
 log = logging.getLogger("privatile.client")
 
-UNDECLARED = "Leave out --values continuous (values=), or declare --values whole or step=NUMBER if all are multiples."
+UNDECLARED = (
+    "Leave out --value-kind continuous (value_kind=), or declare --value-kind whole or step=NUMBER if all are "
+    "multiples."
+)
 
 Progress = Callable[[int, int], None]
 """Called after every round with rounds done and rounds planned."""
@@ -203,14 +207,15 @@ def opened(data: object, options: Options, rng: np.random.Generator | None) -> t
     """The ledger, the coins and the records, each read once for all runs over them."""
     coins: Coins
     if rng is None:
-        ledger = Ledger.open(options.ledger or ledger_path())
+        opens = Ledger.open if options.person is None else Ledger.open_or_make
+        ledger = opens(options.ledger or ledger_path())
         coins = OperatingSystemCoins()
     else:
         ledger = Ledger.in_memory(master=rng.bytes(32))
         coins = SeededCoins(rng)
     key = None
     if options.person is not None:
-        # Before the file is read: of runs that begin together, all hash people under the key that one of them made.
+        # Before the file is read: runs that begin together share the ledger and the person key that one of them made.
         path = Path(options.person_key or person_key_path())
         key = ledger.person_key(path) if rng is None else PersonKey(rng.bytes(KEY_BYTES))
     return ledger, coins, Division.read(data, options, ledger, key)
@@ -262,7 +267,7 @@ class LocalRun:
                 f"leave it out with leave_out={client!r}, or merge it with another: both change whose quantile it is."
             )
             one_rule = not any(isinstance(given, Mapping) for given in (options.epsilon, options.q))
-            if options.client is not None and options.weights == "size" and one_rule:
+            if options.client is not None and options.client_weights == "size" and one_rule:
                 same = f"without client={options.client!r} all records are one client's, and the quantile is the same."
                 cures = f"{same} Or {cures}"
             raise ClientTooSmall(error.fact, client, cures[0].upper() + cures[1:]) from None
@@ -332,7 +337,7 @@ class LocalRun:
         if store.spec.questions.digest != self.spec.questions.digest:
             raise StoreError(
                 f"{path} holds another run (other options or clients). Name another file with save=PATH. Only to "
-                "see its run with other declared values: privatile report FILE --values KIND, which asks no one."
+                "see its run with other declared values: privatile report FILE --value-kind KIND, which asks no one."
             )
         if store.finished is None:
             self._check_past(store)
@@ -383,19 +388,21 @@ class LocalRun:
         the caller (`discard`), once the results are safe.
         """
         store = self.open_store()
-        coordinator = Coordinator(store, self.spec)
+        coordinator = Coordinator(store, self.spec, keep=True)
         if store.finished is None:
             claim(store)
             with self.ledger.transaction():  # all clients or none
                 for responder, client in zip(self._responders, self.spec.clients, strict=True):
-                    if not responder.is_unproven:  # then it repeats what was asked, and refuses what is new
+                    if (
+                        not responder.account.state().unproven
+                    ):  # then it repeats what was asked, and refuses what is new
                         responder.reserve(client.records)
             # A run belongs to the ledger it began with: written before anybody is asked.
             store.execute(_link_statements(self.ledger))
             ask_rounds(coordinator, self._responders, progress, self.ledger)
             release_run(self.ledger, self._name)
         results = coordinator.results()
-        reporter = RunReporter(store.to_bytes(), results)
+        reporter = RunReporter(coordinator.stored_run(), self.spec)
         store.close()
         if not self.shared:
             self.ledger.close()

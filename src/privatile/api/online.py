@@ -13,19 +13,20 @@ from privatile.estimator.plan import Ask, begin, step
 from privatile.estimator.settings import ReportSettings
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import QuantileResult
-from privatile.result.summary import change_found, summarize, with_change
+from privatile.result.summary import LevelFacts, all_of, make_results
 
 
 class OnlineQuantile:
     """A quantile estimate that moves with every round of counts. It sees counts only, never a record.
 
-    `epsilon` is one budget for all clients named in `weights`, or a mapping of client to budget. Without `weights` all
-    clients count alike: how many records each will answer for is not known beforehand, so they cannot count by size, as
-    they do elsewhere. Give the sizes as `weights` where you know them. Rounds may have any length and never end, and no
-    length may depend on the answers. The questions are those of an open-ended run (`RunSpec(design="open")`), and the
-    interval holds whatever the distribution and however often it is looked at; with `values="continuous"` it is the
-    narrower one that needs a smooth distribution, unless the answers contradict that. Where a number of `answers` is
-    fixed beforehand, the smooth interval of that end stands beside it from then on.
+    `epsilon` is one budget for all clients named in `client_weights`, or a mapping of client to budget. Without
+    `client_weights` all clients count alike: how many records each will answer for is not known beforehand, so they
+    cannot count by size, as they do elsewhere. Give the sizes as `client_weights` where you know them. Rounds may have
+    any length and never end, and no length may depend on the answers. The questions are those of an open-ended run
+    (`RunSpec(design="open")`), and the interval holds whatever the distribution and however often it is looked at; with
+    `value_kind="continuous"` it is the narrower one that needs a smooth distribution, unless the answers contradict
+    that. Where a number of `answers` is fixed beforehand, the smooth interval of that end stands beside it from then
+    on.
 
     >>> import numpy as np
     >>> rng, site = np.random.default_rng(1), RandomizedResponse.from_epsilon(1.0)
@@ -45,19 +46,19 @@ class OnlineQuantile:
         epsilon: Mapping[str, float],
         range: tuple[float, float],
         scale: str = "linear",
-        weights: Mapping[str, float] | None = None,
+        client_weights: Mapping[str, float] | None = None,
         confidence_level: float = 0.95,
         value: str = "the value",
-        values: str = "any",
+        value_kind: str = "any",
         answers: int | None = None,
     ) -> None:
         check_level(q)
         epsilon = by_client_name("epsilon", epsilon)
         if not epsilon:
             raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
-        weights = None if weights is None else by_client_name("weights", weights)
+        weights = None if client_weights is None else by_client_name("client_weights", client_weights)
         if weights is not None and set(weights) != set(epsilon):
-            raise InputError("weights must name the same clients as epsilon.")
+            raise InputError("client_weights must name the same clients as epsilon.")
         parts = dict.fromkeys(epsilon, 1.0 / len(epsilon)) if weights is None else shares(weights)
         clients = tuple(
             Client(name, RandomizedResponse.from_epsilon(budget), parts[name], q, records=1)
@@ -71,7 +72,7 @@ class OnlineQuantile:
             confidence_level=confidence_level,
             weighting="equal" if weights is None else "given",
             missing="fail",
-            values=values,
+            value_kind=value_kind,
         )
         self._plan = OpenPlan(
             clients, make_scale(scale, *range), answers=None if answers is None else End(answers=answers).answers
@@ -118,9 +119,8 @@ class OnlineQuantile:
     def result(self) -> QuantileResult:
         """The estimate and its interval as they stand; needs two rounds after the search."""
         plan, state = self._plan, self._state
-        ended = plan.is_reached(state)
-        result = summarize(self._settings, plan, state, self._trajectory, run="online", at_fixed_end=ended)
-        return with_change(result, change_found(plan, state, self._trajectory))
+        level = LevelFacts(plan, state, self._trajectory, at_fixed_end=plan.is_reached(state))
+        return all_of(make_results(self._settings, [level], run="online"))[0]
 
 
 def _check_pair(name: str, pair: object) -> None:

@@ -28,7 +28,7 @@ COMMANDS = {
     "demo": "A first result from made-up salaries, beside the truth.",
     "estimate": "A quantile with its interval from a file or several.",
     "report": "A page about a run: the answer, the way there, what it cost.",
-    "watch": "Where a run stands, in the terminal.",
+    "status": "Where a run, a federation or a survey stands.",
     "dashboard": "Runs in a browser, one or several.",
     "plan": "How narrow an interval would be, and what it takes.",
     "compare": "The difference of quantiles of different people.",
@@ -50,14 +50,11 @@ COMMANDS = {
 
 MODULES = {
     **dict.fromkeys(("demo", "doctor", "completion"), "start"),
-    **dict.fromkeys(("report", "watch", "dashboard", "compare"), "see"),
+    **dict.fromkeys(("report", "status", "dashboard", "compare"), "see"),
     **dict.fromkeys(("simulate", "paper"), "research"),
     **dict.fromkeys(("enroll", "serve", "join", "release", "audit"), "federation"),
 }
 """Command -> the module of `privatile.cli` that holds it, where it is not of the same name."""
-
-OLDER_NAMES = {"study": "simulate"}
-"""Names that still work but are not listed."""
 
 NO_COMMAND = re.compile(r"No such command '([\w-]+)'.*")
 """What click says of a command of a group that is not there."""
@@ -75,7 +72,6 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import the command's module."""
-        name = OLDER_NAMES.get(name, name)
         for known in extensions.KNOWN:
             if name == known.command:
                 return extensions.find(known).command()

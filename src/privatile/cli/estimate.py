@@ -116,7 +116,7 @@ def _previewed(groups: "GroupRuns") -> "GroupPreview":
 
 BY_CLIENT = "NUMBER or CLIENT=NUMBER"
 
-NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and watch. These records have answered."
+NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and status. These records have answered."
 
 
 @click.command()
@@ -168,16 +168,19 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     metavar="LOW HIGH",
     help="Where the quantile can lie, in the data's units. State it from outside knowledge, not from the data.",
 )
-@click.option("--log", "log_", is_flag=True, help="Work on the logarithm: for positive values over decades.")
-@choice("--scale", ["linear", "log", "logit", "identity"], "Working scale (linear).")
+@choice(
+    "--scale",
+    ["linear", "log", "logit", "identity"],
+    "Working scale (linear). log: on the logarithm, for positive values over decades.",
+)
 @text(
-    "--values",
+    "--value-kind",
     "KIND",
     "What you know about the values, not from the data: any (default), continuous (with a smooth distribution around "
     "the quantile), whole (all are whole numbers) or step=NUMBER (all are multiples of it).",
 )
 @text(
-    "--weights",
+    "--client-weights",
     "size|equal|precision|FILE",
     "Weight of each client: its number of records (size, the default), so that the answer is the quantile of all "
     "records together; all alike (equal); or a file.",
@@ -192,7 +195,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @text(
     "--design",
     "NAME",
-    "How records are divided into rounds: auto (the default; it tunes itself: straddle, or tuned for --values "
+    "How records are divided into rounds: auto (the default; it tunes itself: straddle, or tuned for --value-kind "
     "continuous), rounds (equal ones), constant:E, log, "
     "power:B, list:E,E,…, or the paper's Algorithm 1 to the letter: paper-c1, paper-c5, paper-log.",
 )
@@ -213,8 +216,8 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "--interval",
     ["default", "any-shape", "smooth", "self-normalized", "paper"],
     "any-shape: holds whatever the distribution (default). smooth: narrower, if the distribution is smooth around the "
-    "quantile (default for --values continuous, unless the answers contradict it). self-normalized, with the critical "
-    "value for this run's relaxations, or paper: with the asymptotic one.",
+    "quantile (default for --value-kind continuous, unless the answers contradict it). self-normalized, with the "
+    "critical value for this run's relaxations, or paper: with the asymptotic one.",
 )
 @number(
     "--until-width",
@@ -222,7 +225,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
     "Stop when the anytime interval, from end to end, is this narrow, and leave the remaining records unasked.",
 )
 @flag("--simultaneous", "Intervals of several levels, and of groups, hold all at once, not each by itself.")
-@flag("--one-distribution", "You know that all clients share one distribution: allows --weights precision.")
+@flag("--one-distribution", "You know that all clients share one distribution: allows --client-weights precision.")
 @choice("--normalizer", ["l2", "l1", "sup"], "Of the self-normalised interval (l2).")
 @choice(
     "--target",
@@ -247,7 +250,7 @@ NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare an
 @file(
     "--save",
     "RUN.DB",
-    "Keep the run, its questions and counts, for report, compare and watch. Without it a result is printed once. With "
+    "Keep the run, its questions and counts, for report, compare and status. Without it a result is printed once. With "
     "--by it is a folder with a file for every group.",
 )
 @flag("--spend-again", "Let records that have answered answer again; the ledger adds up what they spend.")
@@ -281,8 +284,7 @@ def estimate(
     q: tuple[str, ...],
     epsilon: tuple[str, ...],
     range_: tuple[float, float] | None,
-    log_: bool,
-    weights: str | None,
+    client_weights: str | None,
     only: tuple[str, ...],
     leave_out: tuple[str, ...],
     by: tuple[str, ...],
@@ -302,11 +304,12 @@ def estimate(
     crash and it continues where it stopped.
 
     \b
-    privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --log \\
+    privatile estimate salaries.csv --value salary --client region --epsilon 1 --range 1000 1000000 --scale log \\
               --save run.db
     privatile estimate salaries.csv --value salary --client region --epsilon north=1 --epsilon south=0.5 \\
-              --range 1000 1000000 --log --q 0.25 --weights equal --save quartile.db
-    privatile estimate salaries.csv --value salary --by region --epsilon 1 --range 1000 1000000 --log --save regions
+              --range 1000 1000000 --scale log --q 0.25 --client-weights equal --save quartile.db
+    privatile estimate salaries.csv --value salary --by region --epsilon 1 --range 1000 1000000 --scale log \\
+              --save regions
     privatile estimate options.toml --json --save run.db
     """
     if seed is not None:
@@ -322,10 +325,6 @@ def estimate(
     if data is not None and data.suffix == ".toml" and not is_address(str(data)):
         data, given = read_options(data, needs_data=not reading.is_by_address)
     source = reading.data(data, "DATA", given.get("sql"))
-    if log_:
-        if rest["scale"] not in (None, "log"):
-            raise InputError(f"--log and --scale {rest['scale']} exclude each other.")
-        rest["scale"] = "log"
     rest |= reading.text_format
     rest |= {
         "sql": reading.sql,
@@ -335,7 +334,7 @@ def estimate(
         "leave_out": leave_out or None,
         "by": by or None,
         "range": range_,
-        "weights": None if weights is None else read_weights(weights),
+        "client_weights": None if client_weights is None else read_weights(client_weights),
     }
     options = Options(**given | {key: value for key, value in rest.items() if value is not None})
     if options.by is not None:

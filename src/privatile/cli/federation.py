@@ -238,15 +238,14 @@ def join(
 def release(folder: Path, output: Path, unfinished: bool) -> None:
     """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
     from privatile.federation.operations.folders import open_organizer
-    from privatile.federation.record.record import release as make
-    from privatile.federation.record.record import write_record
+    from privatile.federation.operations.record import UNFINISHED
+    from privatile.federation.operations.record import release as make
+    from privatile.records.signing import write_record
 
     record = make(open_organizer(folder), unfinished=unfinished)
     write_record(record, output)
-    for result in record["body"]["results"]:
-        for caveat in result["caveats"]:
-            if caveat["code"] == "unfinished":
-                echo(f"Before you use it: {caveat['text']}", err=True)
+    if not record["body"]["finished"]:
+        echo(f"Before you use it: {UNFINISHED}.", err=True)
     echo(
         f"{output}: signed by the coordinator. Sites may add theirs, each with its own invitation (and the --site DIR "
         f"that it joined with, if any), given this file and the run's: privatile verify {shlex.quote(str(output))} "
@@ -316,7 +315,7 @@ def federation() -> None:
     """Set up a federation, admit clients, look after a run.
 
     \b
-    privatile federation init DIR --client north --client south --q 0.5 --epsilon 1 --range 0 200 --records 5000
+    privatile federation init DIR --add-client north --add-client south --q 0.5 --epsilon 1 --range 0 200 --records 5000
     (send invitations/north.json to north; north runs `privatile enroll`, sends back its enrolment)
     privatile federation admit DIR north.enrolment.json
     privatile serve DIR
@@ -325,7 +324,9 @@ def federation() -> None:
 
 @federation.command()
 @DIRECTORY
-@click.option("--client", "clients", multiple=True, required=True, metavar="NAME", help="A client; repeat for each.")
+@click.option(
+    "--add-client", "clients", multiple=True, required=True, metavar="NAME", help="A client; repeat for each."
+)
 @click.option(
     "--q",
     "levels",
@@ -337,7 +338,11 @@ def federation() -> None:
 )
 @click.option("--epsilon", multiple=True, metavar="[CLIENT=]NUMBER", help="Privacy budget of a record. No default.")
 @click.option(
-    "--weight", multiple=True, metavar="CLIENT=NUMBER", help="Weights in the mixture; by their records unless given."
+    "--client-weights",
+    "weight",
+    multiple=True,
+    metavar="CLIENT=NUMBER",
+    help="Weights in the mixture; by their records unless given.",
 )
 @click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
 @click.option(
@@ -356,7 +361,7 @@ def federation() -> None:
 @click.option("--mode", default="cohort", show_default=True, help="cohort or local.")
 @click.option("--missing", default="noise", show_default=True, help="noise, drop or fail.")
 @click.option(
-    "--values",
+    "--value-kind",
     default="any",
     show_default=True,
     metavar="KIND",
@@ -397,12 +402,14 @@ def init(
         raise InputError("every client is named once.")
     columns: dict[str, dict[str, Any]] = {
         "epsilon": by_client("epsilon", epsilon, clients),
-        "weight": by_client("weight", weight, clients),
+        "weight": by_client("client-weights", weight, clients),
         "records": whole_numbers(by_client("records", records, clients)),
     }
     study = open_settings(is_open, study)
     if study["design"] == "open" and not columns["weight"] and len(clients) > 1:
-        raise InputError("in an open study nobody knows how many come: give --weight CLIENT=NUMBER for every client.")
+        raise InputError(
+            "in an open study nobody knows how many come: give --client-weights CLIENT=NUMBER for every client."
+        )
     columns["weight"] = columns["weight"] or by_size(columns["records"])
     tables = {name: {key: column[name] for key, column in columns.items() if name in column} for name in clients}
     plain = {"identity": new_identity(), "range": list(range_), "clients": tables, **study}
@@ -463,7 +470,10 @@ def revoke(directory: "Directory", client: str) -> None:
 @click.option("--epsilon", type=float, required=True, help="Its privacy budget.")
 @click.option("--records", type=int, required=True, help="Records asked of it.")
 @click.option(
-    "--weight", type=float, help="Its weight; the others keep their proportions. By its records unless given."
+    "--client-weight",
+    "weight",
+    type=float,
+    help="Its weight; the others keep their proportions. By its records unless given.",
 )
 def add(directory: "Directory", client: str, epsilon: float, records: int, weight: float | None) -> None:
     """Add a client to the study, before its run begins: the estimand changes with it."""
@@ -504,16 +514,6 @@ def check(directory: "Directory", as_json: bool) -> None:
         raise InputError("\n".join(["this federation is not ready:", *report.errors]))
     if report.alarms:
         sys.exit(1)
-
-
-@federation.command()
-@ANY_FOLDER
-@json_flag("The state")
-def status(directory: "Directory", as_json: bool) -> None:
-    """Where the run stands."""
-    from privatile.federation.operations.status import read_status
-
-    echo_facts(read_status(directory), as_json)
 
 
 @federation.command()
@@ -564,7 +564,13 @@ def abort(directory: "Directory", yes: bool) -> None:
 @DIRECTORY
 @click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
 @click.option("--without", multiple=True, required=True, metavar="NAME", help="A client that is lost; repeat for each.")
-@click.option("--weight", multiple=True, metavar="CLIENT=NUMBER", help="The weight of every client that is left.")
+@click.option(
+    "--client-weights",
+    "weight",
+    multiple=True,
+    metavar="CLIENT=NUMBER",
+    help="The weight of every client that is left.",
+)
 @click.option("--proportional", is_flag=True, help="Or state that those left keep their proportions.")
 @click.option("--records", multiple=True, metavar="[CLIENT=]NUMBER", help="Records asked; what is left unless given.")
 @click.option("--rounds", type=int, help="Rounds; as before unless given.")
@@ -584,7 +590,7 @@ def derive(
     from privatile.federation.operations.folders import derive as derive_directory
 
     left = tuple(name for name in directory.study().clients if name not in without)
-    weights = by_client("weight", weight, left)
+    weights = by_client("client-weights", weight, left)
     asked = whole_numbers(by_client("records", records, left))
     made = derive_directory(directory, new, without, weights=weights, records=asked, **changes)
     echo(made.to_text())
@@ -621,7 +627,7 @@ def demo(sites: int, once: bool) -> None:
         with running_demo(lambda line: echo(line, err=True), sites=sites, rounds=rounds) as running:
             directory = running.directory
             with page.running(directory.store_file):
-                echo(f"look        privatile federation status {directory.path}", err=True)
+                echo(f"look        privatile status {directory.path}", err=True)
                 echo(running.wait())
                 echo(f"The true median of the made-up salaries is {running.truth:,.0f}.")
                 page.linger()

@@ -53,7 +53,7 @@ class _Width(click.ParamType[float]):
 @click.option("--records", type=RECORDS, metavar="N", help="People of each of them; left out, their number is found.")
 @click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one person; left out, it is found.")
 @click.option(
-    "--client",
+    "--add-client",
     "named",
     multiple=True,
     metavar="NAME=RECORDS,EPSILON[,WEIGHT]",
@@ -86,7 +86,7 @@ class _Width(click.ParamType[float]):
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
 @click.option("--simultaneous", is_flag=True, help="The intervals of several levels hold all at once.")
 @click.option(
-    "--values",
+    "--value-kind",
     default="any",
     show_default=True,
     metavar="KIND",
@@ -115,7 +115,7 @@ def plan(
     privatile plan --epsilon 1 --width 2000 --population lognormal:median=48000,sigma=0.6
     privatile plan --records 50000 --width 2000 --spread 30000
     privatile plan --records 5000 --clients 10 --epsilon 1 --like run.db
-    privatile plan -q 0.25 -q 0.5 --client north=20000,1 --client south=5000,2 --width 0.06
+    privatile plan -q 0.25 -q 0.5 --add-client north=20000,1 --add-client south=5000,2 --width 0.06
     """
     from privatile.planning.plan import plan_run
 
@@ -148,12 +148,12 @@ def _wanted(records: int | None, epsilon: float | None, width: float | None, nam
     """What is to be found: whichever of people, ε and width was not given."""
     if named:
         if records is not None or epsilon is not None:
-            raise InputError("--client goes without --records and --epsilon: it holds both for one client.")
+            raise InputError("--add-client goes without --records and --epsilon: it holds both for one client.")
         return "width"
     if sum(given is not None for given in (records, epsilon, width)) < 2:
         raise InputError(
             "a plan takes two of three, and finds the third: the people (--records N, and --clients K), the budget "
-            "(--epsilon E), the width of the interval (--width W). Or --client NAME=RECORDS,EPSILON for each client."
+            "(--epsilon E), the width of the interval (--width W). Or --add-client NAME=RECORDS,EPSILON for each."
         )
     if records is None:
         return "people"
@@ -180,9 +180,9 @@ def _guess(
     if density is not None:
         return from_densities(dict.fromkeys(levels, density), f"a density of {density:g} per unit")
     if like is not None:
-        from privatile.report.view import read_results
+        from privatile.run.view import RunView
 
-        return from_results(read_results(like), levels, like.name)
+        return from_results(RunView.read(like).all_results(), levels, like.name)
     return None
 
 
@@ -215,11 +215,11 @@ def _clients(
     given = [weight is not None for *_, weight in parsed]
     if any(given) and not all(given):
         raise InputError(
-            "--client gives a weight to some clients only. Give one to each, or to none: then sizes count."
+            "--add-client gives a weight to some clients only. Give one to each, or to none: then sizes count."
         )
     for name, size, budget, weight in parsed:
         if name in clients:
-            raise InputError(f"--client names {name!r} more than once.")
+            raise InputError(f"--add-client names {name!r} more than once.")
         clients[name] = Client(name, RandomizedResponse.from_epsilon(budget), weight or float(size), level, size)
     return list(clients.values())
 
@@ -231,4 +231,4 @@ def _parse_client(text: str) -> tuple[str, int, float, float | None]:
         (weight,) = map(float, rest) if rest else (None,)
         if name and 1 <= int(records) <= LARGEST_LENGTH and (weight is None or 0.0 < weight < float("inf")):
             return name, int(records), float(epsilon), weight
-    raise InputError(f"--client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.")
+    raise InputError(f"--add-client takes NAME=RECORDS,EPSILON or NAME=RECORDS,EPSILON,WEIGHT; got {text!r}.")

@@ -143,8 +143,6 @@ def in_options(text: str, command: click.Command) -> str:
             text = re.sub(rf"\b{name}=\((\S+), (\S+)\)", rf"{option} \1 \2", text)
             text = re.sub(rf"\b{name}={{([^}}]*)}}", partial(_for_each, option), text)
             text = re.sub(rf"\b{name}=(?:'([^']*)'|([A-Z]+\b|[\d.]*\d))", partial(_with_entry, option), text)
-            if option == "--log":
-                text = text.replace("--scale log", option).replace("scale='log'", option)
     return text
 
 

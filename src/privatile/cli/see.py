@@ -1,8 +1,8 @@
-"""`privatile report`, `watch`, `dashboard` and `compare`: runs that were made, or go on.
+"""`privatile report`, `status`, `dashboard` and `compare`: runs that were made, or go on.
 
 `privatile dashboard`: one run or several in a browser, for as long as you like.
 
-`privatile watch`: a run at a glance, in the terminal.
+`privatile status`: where a run, a federation or a survey stands, in the terminal.
 
 `privatile report`: one page about a run, an experiment or the paper's tables; or a figure of it.
 
@@ -19,14 +19,16 @@ import click
 
 from privatile.cli.options import DashboardOptions, address_options, choice, flag, json_flag, number, text
 from privatile.cli.printing import echo, echo_facts
-from privatile.core.text import clock_time, counted, duration, event_line, printable
+from privatile.core import extensions
+from privatile.core.text import disarmed
 from privatile.errors import InputError, StoreError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import RenderableType
 
     from privatile.result.result import QuantileResult
+    from privatile.run.status import RunStatus
+    from privatile.survey.serving import SurveyStatus
 
 
 @click.command()
@@ -53,190 +55,57 @@ def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | N
     show_runs(found, address, lambda url: echo(f"dashboard: {url}", err=True))
 
 
-SHOWN_CLIENTS = 12
-SHOWN_EVENTS = 5
-WIDE = 50
-BARS = "▁▂▃▄▅▆▇█"
-COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow", "no news": "yellow", "waiting": "yellow"}
-"""Of a badge; every other one is red."""
-AT_REST = {
-    "stopped": "No process continues this run. The command that began it (`estimate`, `serve`) continues from here.",
-    "no news": "No round for a while, and from here it cannot be known whether a process still continues the run.",
-    "aborted": "The run was ended for good; what was answered stays spent.",
-}
-
-
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Show the run as it is now and end.")
-@click.option("--every", type=float, default=1.0, metavar="SECONDS", help="Between two reads of the file (1).")
-@json_flag("With --once: the results so far")
-def watch(run: Path, once: bool, every: float, as_json: bool) -> None:
-    """Where a run is: estimate, interval, rounds, clients, alarms. Reads the run's file; changes nothing.
+@click.argument("path", metavar="[RUN|FOLDER]", default=".", type=click.Path(path_type=Path))
+@click.option("--follow", is_flag=True, help="Show it again whenever it has changed, until the run is over.")
+@json_flag("Where it stands")
+def status(path: Path, follow: bool, as_json: bool) -> None:
+    """Where a run, a federation or a survey stands: state, rounds, alarms, clients, the result so far.
 
-    RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Ends with the run, or with Ctrl-C.
+    RUN is a run's file (`estimate --save RUN.DB`), FOLDER that of a federation or of a survey; this folder unless
+    given. It reads files and changes nothing. --follow ends with the run, or with Ctrl-C.
 
     \b
-    privatile watch run.db
-    privatile watch federation/ --once
+    privatile status run.db
+    privatile status study --follow
     """
+    if follow and as_json:
+        raise InputError("--json prints one document. Leave out --follow, or call status again.")
+    read = _reader(path)
+    if not follow:
+        echo_facts(read(), as_json)
+        return
     from rich.console import Console
     from rich.live import Live
-
-    from privatile.report.dashboard.live import LiveRun, find_run
-    from privatile.run.run_file import RunStore
-    from privatile.run.tables import missing_run
-
-    if as_json and not once:
-        raise InputError("--json goes with --once: one document, for the run as it is now.")
-    if not 0.01 <= every <= 3600.0:
-        raise InputError(f"--every takes 0.01 to 3600 seconds; got {every:g}.")
-    live = LiveRun(find_run(run))
-    if once:
-        live.refresh()
-        if live.state["waiting"]:
-            if (path := find_run(run)).is_file():
-                RunStore.open(path, read_only=True).close()  # says what is wrong with a file that is no run's
-            raise missing_run(path)
-        if as_json:
-            from privatile.report.view import read_results
-
-            echo_facts(read_results(find_run(run)), as_json)
-            return
-        Console(highlight=False).print(picture(live.state))
-        return
-    with Live(picture(live.state), console=Console(highlight=False), auto_refresh=False) as screen:
-        while not live.finished:
-            live.refresh()
-            screen.update(picture({**live.state, "now": time.time()}), refresh=True)
-            if not live.finished:
-                time.sleep(every)
-
-
-def picture(state: dict[str, Any]) -> "RenderableType":
-    """One state as a panel. Every text from outside is shown as text: neither markup nor control codes survive."""
-    from rich.console import Group
     from rich.text import Text
 
-    if state["waiting"]:
-        return Text(f"waiting for {printable(state['waits_for'])} …", style="yellow")
-    colour = COLOURS.get(state["badge"]["kind"], "bold red")
-    seen = f", as {printable(state['organization'])} sees it" if state["organization"] else ""
-    parts: list[RenderableType] = [
-        Text.assemble(
-            (f" {printable(state['badge']['text'])} ", f"reverse {colour}"), f"  {printable(state['run'])}{seen}"
-        )
-    ]
-    parts += [Text(f"! {printable(alarm['text'])}", "bold red") for alarm in state["alarms"][:SHOWN_EVENTS]]
-    if state["status"] in AT_REST:
-        parts.append(Text(AT_REST[state["status"]], "yellow"))
-    for level in state["levels"]:
-        parts.append(
-            Text(printable(level["estimand"] or f"The {level['level']:g} quantile of {state['value']}"), "dim")
-        )
-        parts.append(_answer(state, level))
-    done, planned = state["done"], state["planned"]
-    rate = (
-        "" if state["last_round_at"] is None else f", the last one {time_of_day(state['last_round_at'], state['now'])}"
-    )
-    if state["rate"]:
-        rate = f", {state['rate']:.3g} per second"
-        rate += f", {duration((planned - done) / state['rate'])} left" if planned else ""
-    # Of an open-ended run nobody knows how many there will be.
-    rounds = f"{done:,} of {counted(planned, 'round')}" if planned else counted(done, "round")
-    if planned:
-        filled = round(WIDE * done / planned)
-        parts.append(Text.assemble(("━" * filled, colour), ("━" * (WIDE - filled), "dim")))
-    parts.append(Text(f"{rounds}{rate}; answers of {counted(state['records'], 'record')}"))
-    parts += _clients(state, going=state["status"] in ("running", "paused"))
-    if state["status"] == "finished":
-        said = [caveat for level in state["levels"] for caveat in level["caveats"]]
-        for head, status, style in (("Before you use it", "worry", "yellow"), ("Also", "note", "dim")):
-            texts = dict.fromkeys(caveat["text"] for caveat in said if caveat["status"] == status)
-            parts += [Text(f"{head}: {printable(text)}", style) for text in texts]
-    for event in state["events"][:SHOWN_EVENTS]:
-        line = event_line(event["at"], event["kind"], event["client"], event["round"], event["text"], now=state["now"])
-        parts.append(Text(f"! {line}", "red"))
-    return Group(*parts)
+    with Live(console=Console(highlight=False), auto_refresh=False) as screen:
+        while True:
+            began = time.monotonic()
+            found = read()
+            screen.update(Text(disarmed(found.to_text())), refresh=True)
+            if found.is_over:
+                return
+            # A long run is replayed anew: that never takes more than a fifth of one core.
+            time.sleep(max(1.0, 4.0 * (time.monotonic() - began)))
 
 
-def _clients(state: dict[str, Any], going: bool) -> "list[RenderableType]":
-    """How many clients answered, and a table of the first ones."""
-    from rich.table import Table
-    from rich.text import Text
+def _reader(path: Path) -> "Callable[[], RunStatus | SurveyStatus]":
+    """What reads where a path's run stands: the one place that knows runs, federations and surveys."""
+    if (path / "survey.toml").is_file():
+        from privatile.survey.folder import SurveyFolder
+        from privatile.survey.serving import read_status as read_survey
 
-    clients, now = state["clients"], state["now"]
-    words = {} if going else {"alive": "answered", "waiting": "not heard"}
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for head in ("client", "state"):
-        table.add_column(head, overflow="ellipsis", max_width=40)
-    for head in (state["sign_of_life"], "missed", "ε spent"):
-        table.add_column(head, justify="right")
-    for client in clients["listed"][:SHOWN_CLIENTS]:
-        name, last = client["state"], client["last_answer"]
-        missed = client["silent_rounds"]
-        word = f"silent, {counted(missed, 'round')}" if name == "silent" and missed else words.get(name, name)
-        last = client["heard"] or last
-        ago = "never" if last is None else f"{duration(now - last)} ago" if going else time_of_day(last, now)
-        spent = "0" if not client["asked"] else "∞" if client["epsilon"] is None else f"{client['epsilon']:.4g}"
-        style = {"alive": "green", "waiting": "yellow"}.get(name, "bold red")
-        table.add_row(Text(printable(client["name"])), Text(word, style), ago, f"{client['missed']:,}", spent)
-    were = "alive" if going else "answered in the last round"
-    hidden = clients["all"] - SHOWN_CLIENTS
-    more = [Text(f"and {hidden:,} more", "dim")] if hidden > 0 else []
-    return [Text(f"{clients['counts']['alive']} of {clients['all']} clients {were}"), table, *more]
+        return partial(read_survey, SurveyFolder(path))
+    if path.is_dir() and (extensions.of_organization(path) is not None or (path / extensions.STUDY_FILE).is_file()):
+        from privatile.federation.operations.folders import open_folder
+        from privatile.federation.operations.status import read_status
 
+        return partial(read_status, open_folder(path))
+    from privatile.report.dashboard.live import find_run
+    from privatile.run.status import read_run
 
-def _answer(state: dict[str, Any], level: dict[str, Any]) -> "RenderableType":
-    from rich.text import Text
-
-    anytime, other = level["anytime"], level["other"]
-    if level["estimate"] is None:
-        return Text("  no interval yet: burn-in", "yellow")
-    texts, interval = level["texts"], level[level["shown"]]
-    name = (
-        ""
-        if level["always"]
-        else "anytime"
-        if interval is anytime
-        else "fixed-time"
-        if state["status"] != "finished"
-        else ""
-    )
-    condition = f", {interval['condition']}" if interval["condition"] else ""
-    if level["values_left"]:
-        condition = f", if every value is {level['declared']}"
-    parts: list[str | tuple[str, str]] = [
-        (f"  {texts['estimate']}", "bold"),
-        f"   {100 * state['confidence_level']:g}% {name + ' ' if name else ''}interval ",
-        f"{texts['interval']}{condition}   ",
-        (sparkline([value for value in level["path"]["estimate"] if value is not None]), "cyan"),
-    ]
-    if other is not None:
-        parts.append((f"\n  beside it {texts['other']}, {other['condition']}", "dim"))
-    elif level["values_left"]:
-        parts.append((f"\n  if it is not so {level['undeclared']}", "dim"))
-    elif level["contradiction"]:
-        parts.append((f"\n  {level['contradiction']}", "yellow"))
-    return Text.assemble(*parts)
-
-
-def time_of_day(at: float, now: float) -> str:
-    """A time of day; with its date where it was not today."""
-    return f"at {clock_time(at, now)}"
-
-
-def sparkline(values: list[float]) -> str:
-    """A path in one line.
-
-    >>> sparkline([1, 2, 3, 4, 5, 6, 7, 8])
-    '▁▂▃▄▅▆▇█'
-    """
-    values = values[len(values) // 4 :: max(1, len(values) * 3 // 4 // 24)] if len(values) > 24 else values
-    if not values:
-        return ""
-    low, high = min(values), max(values)
-    return "".join(BARS[round((value - low) / (high - low) * 7) if high > low else 3] for value in values)
+    return partial(read_run, find_run(path))
 
 
 Kind = Literal["run", "groups", "experiment", "paper"]
@@ -253,7 +122,9 @@ Kind = Literal["run", "groups", "experiment", "paper"]
     help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, groups or several runs as dots with "
     "whiskers, an experiment's coverage and error, the paper's tables beside the printed ones.",
 )
-@text("--values", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER.")
+@text(
+    "--value-kind", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER."
+)
 @choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
 @flag("--simultaneous", "Of groups or several runs: intervals that hold all at once, not each by itself.")
 @number("--confidence-level", "LEVEL", "Of groups or several runs (as they were asked; 0.95).")
@@ -264,7 +135,7 @@ def report(
     sources: tuple[Path, ...],
     output: Path | None,
     figure: tuple[Path, ...],
-    values: str | None,
+    value_kind: str | None,
     interval: str | None,
     simultaneous: bool | None,
     confidence_level: float | None,
@@ -283,7 +154,7 @@ def report(
     privatile report run.db -o report.html
     privatile report run.db --json
     privatile report regions --csv
-    privatile report ages.db --values whole
+    privatile report ages.db --value-kind whole
     privatile report run.db --figure trajectory.pdf
     privatile report regions -o regions.html --figure regions.pdf
     privatile report 2024.db 2025.db 2026.db -o years.html
@@ -292,7 +163,12 @@ def report(
     """
     source = sources[0]
     kind, path = find(source) if len(sources) == 1 else ("groups", source)
-    given = {"values": values, "interval": interval, "simultaneous": simultaneous, "confidence_level": confidence_level}
+    given = {
+        "value_kind": value_kind,
+        "interval": interval,
+        "simultaneous": simultaneous,
+        "confidence_level": confidence_level,
+    }
     reported = {name: value for name, value in given.items() if value is not None}
     for name in reported:
         if kind not in ("run", "groups") or (kind == "run" and name in ("simultaneous", "confidence_level")):
@@ -328,9 +204,9 @@ def report(
 
 def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:
     from privatile.report.groups import results_of
-    from privatile.report.view import read_results
+    from privatile.run.view import RunView
 
-    return results_of(paths, **reported) if kind == "groups" else read_results(paths[0], **reported)
+    return results_of(paths, **reported) if kind == "groups" else RunView.read(paths[0], **reported).all_results()
 
 
 def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
@@ -351,10 +227,11 @@ def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[
         from privatile.report.experiment import experiment_figure, experiment_page
 
         return partial(experiment_page, path), partial(experiment_figure, path)
-    from privatile.report.run_page import run_page, trajectory_figure
-    from privatile.report.view import read_view
+    from privatile.report.charts import trajectory_figure
+    from privatile.report.run_page import run_page
+    from privatile.run.view import RunView
 
-    view = read_view(path, **reported)
+    view = RunView.read(path, drawn=True, **reported)
     return partial(run_page, view), partial(trajectory_figure, view)
 
 
@@ -389,7 +266,9 @@ def find(source: Path) -> tuple[Kind, Path]:
 @click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
 @click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
 @click.option("--simultaneous", is_flag=True, help="The intervals of all differences hold at once.")
-@text("--values", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER.")
+@text(
+    "--value-kind", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A page with all differences (.html).")
 @click.option(
     "--figure",
@@ -405,7 +284,7 @@ def compare(
     level: float | None,
     confidence_level: float,
     simultaneous: bool,
-    values: str | None,
+    value_kind: str | None,
     output: Path | None,
     figure: tuple[Path, ...],
     as_json: bool,
@@ -419,7 +298,7 @@ def compare(
     privatile compare sexes
     privatile compare 2024.db 2025.db 2026.db --disjoint --simultaneous -o years.html --figure years.pdf
     """
-    reported = {} if values is None else {"values": values}
+    reported = {} if value_kind is None else {"value_kind": value_kind}
     facts: Any
     drawn: Any
     if len(runs) == 2:
@@ -461,13 +340,11 @@ def _place(level: float | None, levels: tuple[float, ...], path: Path) -> int:
     raise InputError(f"{path} holds no level {level:g}.")
 
 
-def _result(path: Path, level: float | None, reported: dict[str, str]) -> "QuantileResult":
-    from privatile.report.view import RunRecord
-    from privatile.run.run_file import RunStore
+def _result(path: Path, level: float | None, reported: dict[str, Any]) -> "QuantileResult":
+    from privatile.run.view import RunView
 
-    with RunStore.open(path / "run.db" if path.is_dir() else path, read_only=True) as store:
-        results = RunRecord(store, store.spec.with_report(**reported)).results()
-    result = results[_place(level, store.spec.levels, path)]
+    view = RunView.read(path / "run.db" if path.is_dir() else path, **reported)
+    result = view.results()[_place(level, view.spec.levels, path)]
     if result is None:
         raise InputError(f"{path} has no interval yet: the run is still searching for the quantile.")
     return result

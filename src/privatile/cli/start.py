@@ -50,7 +50,8 @@ NEXT = """
 Next, from this table or from yours (one row per person), as a page:
 
   privatile estimate salaries.csv --value salary --client region --q 0.5 \\
-      --epsilon 1 --range 1000 1000000 --log --ledger trial.db --save run.db
+      --epsilon 1 --range 1000 1000000 --scale log \\
+      --ledger trial.db --save run.db
   privatile report run.db
 
 --range is where the median can lie, from what you know beforehand; --client may
@@ -93,8 +94,8 @@ def demo() -> None:
     )
     took, truth, interval = time.perf_counter() - began, median(everybody), result.confidence_interval
     echo(f"  true median    {truth:,.0f}")
-    echo(f"  estimate       {result.estimate_shown(interval)}")
-    echo(f"  95% interval   {result.interval_shown(interval)}, {verdict(interval, truth)}")
+    echo(f"  estimate       {result.shown.own.estimate}")
+    echo(f"  95% interval   {result.shown.own.text}, {verdict(interval, truth)}")
     echo(f"  time           {took:.1f} s")
     echo(NEXT)
 

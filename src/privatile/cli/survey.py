@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import ask_first, json_flag
-from privatile.cli.printing import echo, echo_facts
+from privatile.cli.options import ask_first
+from privatile.cli.printing import echo
 from privatile.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def survey() -> None:
     privatile survey init pay --title "What we earn" --value "monthly salary" --unit € --epsilon 1 \\
         --range 0 20000 --codes 2000
     privatile survey serve pay
-    privatile survey status pay
+    privatile status pay
     privatile survey close pay
     privatile survey release pay -o record.json
     """
@@ -58,18 +58,23 @@ def survey() -> None:
 @click.option("--codes", type=click.IntRange(1), metavar="N", help="How many people get a code.")
 @click.option("--stratum", "strata", multiple=True, metavar="NAME=N", help="A group and its codes; repeat for each.")
 @click.option(
-    "--weight", "weights", multiple=True, metavar="NAME=SHARE", help="Share of a stratum; by its codes unless given."
+    "--stratum-weight",
+    "weights",
+    multiple=True,
+    metavar="NAME=SHARE",
+    help="Share of a stratum; by its codes unless given.",
 )
 @click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
 @click.option(
-    "--values", default="any", show_default=True, help="What you declare about the values; see `privatile estimate`."
+    "--value-kind",
+    default="any",
+    show_default=True,
+    help="What you declare about the values; see `privatile estimate`.",
 )
 @click.option("--confidence-level", type=float, default=0.95, show_default=True)
 @click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")
-@click.option(
-    "--round-answers", type=int, default=0, help="Answers per round; 25, later a fiftieth of all so far, unless given."
-)
+@click.option("--round-answers", type=int, default=0, help="Answers per round; few at first, later more, unless given.")
 @click.option("--round-seconds", type=float, default=0.0, help="A round also ends after this time.")
 @click.option(
     "--grace", type=float, default=5.0, show_default=True, help="Seconds a round waits for answers under way."
@@ -101,10 +106,10 @@ def init(
     from privatile.survey.page import LANGUAGES, page_sha256
     from privatile.survey.study import SurveyStudy, survey_address
 
-    shares = numbers_by_client("weight", weights)[1]
+    shares = numbers_by_client("stratum-weight", weights)[1]
     issued = parse_strata(strata, codes)
     if strangers := sorted(set(shares) - set(issued)):
-        raise InputError(f"--weight names {strangers[0]!r}, which is no stratum. Strata: {', '.join(issued)}.")
+        raise InputError(f"--stratum-weight names {strangers[0]!r}, which is no stratum. Strata: {', '.join(issued)}.")
     tables = {name: {"codes": number, "weight": shares.get(name, 0.0)} for name, number in issued.items()}
     if foreign := [name for name in languages if name not in LANGUAGES]:
         raise InputError(f"--language: the page does not speak {foreign[0]!r:.20}. It speaks {', '.join(LANGUAGES)}.")
@@ -189,16 +194,6 @@ def serve(folder: "SurveyFolder", restored: bool, **address: Any) -> None:
 
 @survey.command()
 @FOLDER
-@json_flag("The state")
-def status(folder: "SurveyFolder", as_json: bool) -> None:
-    """Where the survey stands: answers, codes spent, the result so far."""
-    from privatile.survey.serving import read_status
-
-    echo_facts(read_status(folder), as_json)
-
-
-@survey.command()
-@FOLDER
 @click.option(
     "--wait", type=float, default=30.0, show_default=True, help="Seconds to wait for the gateway beyond the grace time."
 )
@@ -224,7 +219,7 @@ def release(folder: "SurveyFolder", output: Path, unfinished: bool) -> None:
 
     It holds no code. Publish it with the run's file, run.db, which holds none either: everybody can then recompute it.
     """
-    from privatile.federation.record.record import write_record
+    from privatile.records.signing import write_record
     from privatile.survey.record import release as make
 
     record = make(folder, unfinished=unfinished)

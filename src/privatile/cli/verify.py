@@ -40,12 +40,13 @@ def verify(
     from privatile.api.local_run import state_folder
     from privatile.client.ledger.ledger import Ledger
     from privatile.core.extensions import of_study
-    from privatile.federation.record.countersignature import countersign as add_signature
-    from privatile.federation.record.countersignature import read_statement, statement_lines
-    from privatile.federation.record.record import read_record, write_record
-    from privatile.federation.record.verify import VerificationFailed, verify_record
+    from privatile.federation.operations.record import countersign as add_signature
+    from privatile.federation.operations.record import verify_record
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
+    from privatile.records.countersignature import read_statement, statement_lines
+    from privatile.records.signing import read_record, write_record
+    from privatile.records.verification import VerificationFailed
     from privatile.survey.record import is_survey_record, verify_survey_record
 
     if countersign and invitation is None:

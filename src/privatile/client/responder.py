@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.account import Account, SpendingRules
-from privatile.client.ledger.ledger import Ledger, Position, Stored
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import ShuffledColumn
 from privatile.client.order.spill import Words
 from privatile.client.randomizer import Coins, Counter, Randomizer
@@ -25,13 +25,6 @@ CHUNK = 1 << 14
 """Records randomized at once: their values and coins (256 KiB) stay in the second-level cache."""
 
 
-class Outcome(NamedTuple):
-    """An answer, and what the ledger holds of it."""
-
-    answer: Answer
-    stored: Stored
-
-
 class _Stretch(NamedTuple):
     """Records that may answer: from position `base`, at `places` counted from there (None: all), in order."""
 
@@ -45,7 +38,7 @@ class Responder:
     """One client of one run.
 
     `coins` come through here and nowhere else. `dither` is the width of the noise added to a record as it answers;
-    `scale` is needed for questions with a step.
+    `scale` is needed for questions with a step. `account` is the ledger's side: what the run may ask and has asked.
     """
 
     def __init__(
@@ -68,18 +61,18 @@ class Responder:
         self._column = column
         self._randomizer = Randomizer(mechanism, coins, scale, dither)
         self._drop = missing == "drop" and column.missing > 0
-        self._account = Account(ledger, run, column.content, mechanism, rules or SpendingRules())
-        arriving = self._account.rules.arriving  # then nobody may have come yet
-        if not arriving and self._account.state().first is None and not any(self._available()):
-            raise self._account.refusal(None, 0, self._most_spent())
+        self.account = Account(ledger, run, column.content, mechanism, rules or SpendingRules())
+        arriving = self.account.rules.arriving  # then nobody may have come yet
+        if not arriving and self.account.state().first is None and not any(self._available()):
+            raise self.account.refusal(None, 0, self._most_spent())
 
     def __repr__(self) -> str:
-        return f"Responder(run={self._account.run!r}, client={self.client!r})"
+        return f"Responder(run={self.account.run!r}, client={self.client!r})"
 
     @property
     def ledger(self) -> Ledger:
         """Where the answers are written down."""
-        return self._account.ledger
+        return self.account.ledger
 
     def available(self) -> int:
         """How many records may still answer in this run.
@@ -89,35 +82,9 @@ class Responder:
         """
         return sum(self._available())
 
-    def asked(self) -> int:
-        """How many records have answered this run, by the ledger."""
-        return self._account.asked()
-
-    def has_answered(self, question: Question) -> bool:
-        """Whether this round and level were answered, with this question or another."""
-        return self._account.has_answered(question)
-
-    @property
-    def position(self) -> Position:
-        """Where this run stands in the ledger: the number of its own entries, and the chain's head at the last."""
-        return self._account.position
-
-    def confirm(self, seen: Position) -> None:
-        """Refuse to continue where somebody has seen this run further on, or with another past."""
-        self._account.confirm(seen)
-
-    @property
-    def is_unproven(self) -> bool:
-        """Whether the ledger was restored, and nobody has shown since what this run had asked."""
-        return bool(self._account.state().unproven)
-
-    def prove(self) -> None:
-        """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
-        self._account.prove()
-
     def _available(self) -> Iterator[int]:
         """The numbers of records that may still answer, piece by piece."""
-        start, limit = self._account.window()
+        start, limit = self.account.window()
         if self._drop or self._column.content.by_person:
             return (len(stretch.values) for stretch in self._walk(start, limit, CHUNK))
         return iter([limit - start])
@@ -136,7 +103,7 @@ class Responder:
         Refused at once where fewer may answer. Harmless when repeated: what was asked counts, what is reserved stays.
         A run that is abandoned keeps its records unasked until `release`. The holder is told if people are passed over.
         """
-        account = self._account
+        account = self.account
         with self.ledger.transaction():
             state = account.state()
             wanted = records - state.asked
@@ -151,7 +118,7 @@ class Responder:
             account.check_limit(window[0], stop)
             account.reserve(window[0], stop)
         # How many they are would say who is a member of what.
-        if self._column.content.by_person and not self._account.rules.spend_again and self._most_spent():
+        if self._column.content.by_person and not self.account.rules.spend_again and self._most_spent():
             log.warning(
                 "some people of client %r have answered before and are passed over. The result is about the others. It "
                 "holds for all of them only where those who answered were a random part: not after a run with survey "
@@ -159,50 +126,39 @@ class Responder:
                 self.client,
             )
 
-    def release(self) -> None:
-        """Release what was reserved and not asked: the run is over, or is given up."""
-        self._account.release()
-
     def require(self, records: int) -> None:
         """Refuse now, rather than in mid-run, where fewer than `records` may answer."""
         left = self.available()
         if left < records:
-            raise self._account.refusal(records, left, self._most_spent())
+            raise self.account.refusal(records, left, self._most_spent())
 
     def answer(self, question: Question) -> Answer:
         """The count for a question, on the disk before this returns; the same again for the same question."""
-        return self.outcome(question).answer
-
-    def outcome(self, question: Question) -> Outcome:
-        """The answer, with the ledger's position, for transports that watch the ledger from outside."""
         with self.ledger.transaction():
-            stored = self._respond(question)
-        return Outcome(self._answer(question, stored.ones), stored)
+            return self._respond(question)
 
     def mark_spent(self, records: int, through_round: int) -> None:
         """After a restore: spend, unanswered, records that answered up to `through_round` of this run."""
         with self.ledger.transaction():
-            state = self._account.state()
-            stop, _, people = self._take(self._account.window(state), records)
-            self._account.record_lost(state, stop, records, through_round, people)
+            state = self.account.state()
+            stop, _, people = self._take(self.account.window(state), records)
+            self.account.record_lost(state, stop, records, through_round, people)
 
-    def _answer(self, question: Question, ones: int) -> Answer:
-        return Answer(run=question.run, round=question.round, client=self.client, level=question.level, ones=ones)
-
-    def _respond(self, question: Question) -> Stored:
+    def _respond(self, question: Question) -> Answer:
         """Replay or answer; the caller holds the transaction."""
-        state = self._account.replay(question)
-        if isinstance(state, Stored):
+        state = self.account.replay(question)
+        if isinstance(state, Answer):
             return state
-        start, limit = self._account.window(state)
+        start, limit = self.account.window(state)
         if limit - start < question.length:
-            raise self._account.refusal(question.length, limit - start, self._most_spent())
+            raise self.account.refusal(question.length, limit - start, self._most_spent())
         if not (self._drop or self._column.content.by_person):
-            self._account.check_limit(start, start + question.length)
+            self.account.check_limit(start, start + question.length)
         stop, ones, people = self._take((start, limit), question.length, self._randomizer.counter(question))
         if self._drop:
-            self._account.check_limit(start, stop)
-        return Stored(ones, self._account.record(question, state, stop, question.length, ones, people))
+            self.account.check_limit(start, stop)
+        position = self.account.record(question, state, stop, question.length, ones, people)
+        return Answer(question, self.client, ones, position)
 
     # -- walking the order ---------------------------------------------------------------------------------------
 
@@ -214,7 +170,7 @@ class Responder:
             for values, people in self._column.blocks(low, min(records, low + limit - start, low + size)):
                 may: NDArray[np.bool_] | None = ~np.isnan(values) if self._drop else None
                 if people is not None:
-                    allowed = self._account.may_answer(people)
+                    allowed = self.account.may_answer(people)
                     may = allowed if may is None else may & allowed
                 if may is None or may.all():
                     yield _Stretch(start, None, values, people)
@@ -239,7 +195,7 @@ class Responder:
                     people.append(group[:size])
             if taken == length:
                 return stop, ones, people
-        raise self._account.refusal(length, taken, self._most_spent())
+        raise self.account.refusal(length, taken, self._most_spent())
 
 
 def answer_all(asked: Iterable[tuple[Responder, Question]]) -> list[Answer]:
@@ -249,5 +205,5 @@ def answer_all(asked: Iterable[tuple[Responder, Question]]) -> list[Answer]:
     with ExitStack() as stack:
         for ledger in ledgers.values():
             stack.enter_context(ledger.transaction())
-        counts = [responder._respond(question).ones for responder, question in pairs]
-    return [responder._answer(question, ones) for (responder, question), ones in zip(pairs, counts, strict=True)]
+        answers = [responder._respond(question) for responder, question in pairs]
+    return answers

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_
 import msgspec
 from msgspec import Meta
 
-from privatile.core.text import printable
+from privatile.core.text import printable, removed
 from privatile.errors import InputError
 
 Place = tuple[str | int, ...]
@@ -232,7 +232,12 @@ class Document:
 
     def unknown(self, place: Place, known: Mapping[str, object]) -> None:
         """Note a key that is not known, with the one that was probably meant."""
-        near = difflib.get_close_matches(f"{place[-1]:.60}", known, n=1) if len(self.errors) < MOST_ERRORS else []
+        name = f"{place[-1]:.60}"
+        gone = removed("", name)
+        if not set(re.findall(r"\w+", gone)).isdisjoint(known):
+            self.add(place, gone)
+            return
+        near = difflib.get_close_matches(name, known, n=1) if len(self.errors) < MOST_ERRORS else []
         fix = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
         self.add(place, f"there is no such setting. {fix}")
 

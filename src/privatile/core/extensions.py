@@ -7,7 +7,6 @@ from a study, a folder or a record: they were written by somebody else.
 
 import contextlib
 import importlib.util
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     import click
 
     from privatile.core.decoding import Place
-    from privatile.federation.record.verify import Checks
     from privatile.federation.setup.folder import Directory
     from privatile.federation.study import FederationStudy
+    from privatile.records.verification import Checks
     from privatile.run.tables import FolderFacts
 
 STUDY_FILE = "study.toml"
@@ -138,13 +137,15 @@ def of_organization(folder: Path) -> Extension | None:
 
 def of_path(path: Path) -> Extension | None:
     """That of a folder, an organization's or its study's, or of an invitation; a file that cannot be read has none."""
+    from privatile.core.decoding import json_value
+
     plain: object = None
     with contextlib.suppress(OSError, ValueError, RecursionError):
         if path.is_dir():
             plain = tomllib.loads((path / STUDY_FILE).read_text(encoding="utf-8"))
         else:
             with path.open("rb") as file:
-                plain = json.loads(file.read(LARGEST_INVITATION))
+                plain = json_value(file.read(LARGEST_INVITATION))
     if path.is_dir():
         return of_organization(path) or of_study(plain)
     return _first(lambda known: isinstance(plain, Mapping) and known.invitation in plain)

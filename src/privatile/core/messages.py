@@ -5,10 +5,11 @@ randomized reports that said yes. `query` is in the units of the data. In `local
 the step η = γ/E with which the client moves its own query after each report; in `cohort` mode it does not.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from privatile.core.decoding import json_value
 from privatile.core.text import canonical_json, short
@@ -24,6 +25,8 @@ LARGEST_LENGTH = 1 << 53
 
 
 LARGEST_REAL = sys.float_info.max
+
+HEAD_BYTES = 16
 
 _NAME = (
     str,
@@ -48,9 +51,9 @@ RULES: dict[str, tuple[type, str, Callable[[Any], bool]]] = {
 class _Message:
     def __post_init__(self) -> None:
         for field, value in list(vars(self).items()):
-            kind, rule, holds = RULES[field]
-            if field == "step" and value is None:
+            if field not in RULES or (field == "step" and value is None):
                 continue
+            kind, rule, holds = RULES[field]
             right_kind = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
             if not right_kind or not holds(value):
                 raise ProtocolError(f"{field} must be {rule}; got {short(value)}.")
@@ -111,30 +114,61 @@ class Question(_Message):
         return replace(self, length=length)
 
 
+class Position(NamedTuple):
+    """How far a ledger's chain has come: a number of entries, and the head of the chain at the last of them.
+
+    For a run the number counts the entries of that run alone, so that nobody learns from it what others were given;
+    the head covers everything before it all the same.
+    """
+
+    sequence: int = 0
+    head: bytes = bytes(HEAD_BYTES)
+
+
+START = Position()
+
+
 @dataclass(frozen=True)
 class Answer(_Message):
-    """How many of a question's records reported yes. One integer; nothing else about the records.
+    """How many of a question's records reported yes, and where the client's ledger stands with it.
 
-    >>> Answer(run="r1", round=1, client="north", level=0.5, ones=53).check(
-    ...     Question(run="r1", round=1, level=0.5, query=0.0, length=50)
-    ... )
+    One integer; nothing else about the records. In an open run the question has the number of records that took part.
+
+    >>> asked = Question(run="r1", round=1, level=0.5, query=0.0, length=50)
+    >>> Answer(asked, client="north", ones=53).check(asked)
     Traceback (most recent call last):
     ...
     privatile.errors.ProtocolError: ones must be a whole number from 0 to 50; got 53.
     """
 
-    run: str
-    round: int
+    question: Question
     client: str
-    level: float
     ones: int
+    position: Position = START
 
-    def check(self, question: Question) -> "Answer":
+    def check(self, asked: Question) -> "Answer":
         """Refuse an answer to another question, or a count no cohort could give."""
-        for field in ("run", "round", "level"):
-            asked, got = getattr(question, field), getattr(self, field)
-            if asked != got:
-                raise ProtocolError(f"the answer's {field} must be that of the question, {asked!r}; got {got!r}.")
-        if self.ones > question.length:
-            raise ProtocolError(f"ones must be a whole number from 0 to {question.length}; got {self.ones}.")
+        if self.question != asked:
+            raise ProtocolError("the answer is to another question than the one that was asked.")
+        if self.ones > asked.length:
+            raise ProtocolError(f"ones must be a whole number from 0 to {asked.length}; got {self.ones}.")
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values."""
+        sequence, head = self.position
+        return dict(vars(self)) | {"question": self.question.to_dict(), "position": [sequence, head.hex()]}
+
+    @classmethod
+    def from_dict(cls, fields: object) -> Self:
+        """Read what `to_dict` wrote; anything missing, extra or out of range is refused."""
+        found = super().from_dict(fields)
+        return replace(found, question=Question.from_dict(found.question), position=_position(found.position))
+
+
+def _position(plain: object) -> Position:
+    match plain:
+        case [int(sequence), str(head)] if re.fullmatch("[0-9a-f]{32}", head) and sequence is not True:
+            if 0 <= sequence <= LARGEST_LENGTH:
+                return Position(sequence, bytes.fromhex(head))
+    raise ProtocolError(f"position must be a number of entries and 32 hexadecimal digits; got {short(plain)}.")

@@ -24,9 +24,40 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from privatile.errors import InputError
+
+STRATA = "strata"
+"""The weighting of a survey's run: every client is a stratum, with the weight that its study gives."""
+
+
+class PartWords(NamedTuple):
+    """One of the parts whose mixture is estimated, and several."""
+
+    one: str
+    many: str
+
+
+CLIENTS = PartWords("client", "clients")
+
+
+def parts_of(weighting: str) -> PartWords:
+    """The words for the clients of a run with this weighting; fields of formats keep their names.
+
+    >>> parts_of("size").many, parts_of(STRATA).many
+    ('clients', 'strata')
+    """
+    return PartWords("stratum", "strata") if weighting == STRATA else CLIENTS
+
+
+def percent_text(share: float, digits: int = 6) -> str:
+    """A share as a percentage of so many significant digits.
+
+    >>> percent_text(0.95), percent_text(1.0 - 0.05 / 3.0, 4), percent_text(0.0312, 2)
+    ('95%', '98.33%', '3.1%')
+    """
+    return f"{100.0 * share:.{digits}g}%"
 
 
 def canonical_json(plain: object) -> str:
@@ -45,6 +76,16 @@ def text_digest(text: str) -> str:
     'e3b0c442'
     """
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def fingerprint(text: str) -> str:
+    """Eight groups of four digits to read aloud: the first 128 bits of SHA-256 of the text.
+
+    >>> fingerprint("a public key")
+    '0b73-48fa-0389-70c4-8ec0-7cd7-3b62-57f3'
+    """
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "-".join(digest[start : start + 4] for start in range(0, 32, 4))
 
 
 class Hashed(ABC):
@@ -139,10 +180,29 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
+    "--log": "Use --scale, with the value log.",
+    "--values": "Use --value-kind.",
+    "--weights": "Use --client-weights.",
+    "watch": "Use `privatile status RUN --follow`; for `watch --once`, leave out --follow; for `watch --once --json`, "
+    "use `privatile report RUN --json`.",
+    "federation status": "Use `privatile status FOLDER`.",
+    "survey status": "Use `privatile status FOLDER`.",
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
+    "federation add --weight": "Use --client-weight.",
+    "federation derive --weight": "Use --client-weights.",
+    "federation init --client": "Use --add-client.",
+    "federation init --weight": "Use --client-weights.",
+    "peer enroll --client": "Use --as-client.",
+    "plan --client": "Use --add-client.",
+    "study": "Use `privatile simulate`.",
+    "survey init --weight": "Use --stratum-weight.",
 }
-"""Command, or command and option, as it was typed -> what replaces it. An option stands for its keyword and its field
-in a TOML file, too. `docs/upgrades.md` shows this table."""
+"""Command, or command and option, as it was typed; or an option of every command -> what replaces it. An option stands
+for its keyword and its field in a TOML file, too. `docs/upgrades.md` shows this table."""
+
+
+READS_EARLIER_FORMATS = "d3633e0a"
+"""The commit of this repository that reads the formats that came before those of today."""
 
 
 def removed(command: str, name: str = "") -> str:
@@ -152,9 +212,15 @@ def removed(command: str, name: str = "") -> str:
     'overall_share is gone. Run `privatile estimate` once more without --by, with --spend-again (ε adds up).'
     >>> removed("estimate", "epsilon")
     ''
+    >>> removed("plan", "values"), removed("plan", "--values")
+    ('values is gone. Use value_kind.', '--values is gone. Use --value-kind.')
     """
-    key = f"{command} --{name.lstrip('-').replace('_', '-')}" if name else command
-    return f"{name or command} is gone. {REMOVED[key]}" if key in REMOVED else ""
+    option = f"--{name.lstrip('-').replace('_', '-')}"
+    keys = (f"{command} {option}", option) if name else (command,)
+    instead = next((REMOVED[key] for key in keys if key in REMOVED), "")
+    if name and name != option and instead.startswith("Use "):
+        instead = re.sub(r"--([\w-]+)", lambda found: found[1].replace("-", "_"), instead)
+    return f"{name or command} is gone. {instead}" if instead else ""
 
 
 def meant(given: str, known: Collection[str]) -> str | None:

@@ -1,6 +1,6 @@
 """What a result needs beside the plan and the state: which interval, at which confidence, of which values.
 
-What the user declares about the values: `--values any`, `continuous`, `whole` or `step=NUMBER`.
+What the user declares about the values: `--value-kind any`, `continuous`, `whole` or `step=NUMBER`.
 
 The declaration is the user's knowledge from outside, like the range. It is never inferred from the records: that would
 be a release that nobody has paid for.
@@ -59,8 +59,8 @@ def parse_values(text: object) -> Declaration:
     >>> parse_values("step=0")
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: values must be any, continuous, whole or step=NUMBER with a positive number, such as \
-step=1000; got 'step=0'.
+    privatile.errors.InputError: value_kind must be any, continuous, whole or step=NUMBER with a positive number, such \
+as step=1000; got 'step=0'.
     """
     if isinstance(text, str):
         if text in ("any", "continuous"):
@@ -72,7 +72,7 @@ step=1000; got 'step=0'.
         if 0.0 < step < math.inf:
             return Declaration(False, step)
     raise InputError(
-        "values must be any, continuous, whole or step=NUMBER with a positive number, such as step=1000; got "
+        "value_kind must be any, continuous, whole or step=NUMBER with a positive number, such as step=1000; got "
         f"{short(text)}."
     )
 
@@ -80,7 +80,7 @@ step=1000; got 'step=0'.
 Target = Literal["population", "file"]
 IntervalName = Literal["default", "any-shape", "smooth", "self-normalized", "paper"]
 CHOICES = {"interval": IntervalName, "normalizer": Normalizer, "target": Target, "missing": Missing}
-REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target", "values")
+REPORT_ONLY = ("confidence_level", "interval", "simultaneous", "normalizer", "target", "value_kind")
 """Fields that change how a run is reported, but no question that it asks. What `values` means for the questions is in
 the design: `RunSpec` resolves "auto" by it."""
 
@@ -105,7 +105,7 @@ class ReportOptions:
     normalizer: Normalizer = "l2"
     target: Target = "population"
     missing: Missing = "noise"
-    values: str = "any"
+    value_kind: str = "any"
     """What is declared about the values: any, continuous, whole or step=NUMBER; see `estimator.values`."""
     dither: float = 0.0
     """Width of the dither, in units of the data."""
@@ -114,7 +114,7 @@ class ReportOptions:
         checked_level(self.confidence_level)
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
-        parse_values(self.values)
+        parse_values(self.value_kind)
         if not (math.isfinite(self.dither) and self.dither >= 0):
             raise InputError(f"dither must be a width of 0 or more, in units of the data; got {self.dither!r}.")
         if self.until_width is not None and not (math.isfinite(self.until_width) and self.until_width > 0):
@@ -128,7 +128,7 @@ class ReportOptions:
     @property
     def declared(self) -> Declaration:
         """What is declared about the values."""
-        return parse_values(self.values)
+        return parse_values(self.value_kind)
 
 
 @dataclass(frozen=True)

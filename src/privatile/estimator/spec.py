@@ -12,7 +12,7 @@ from privatile.core.decoding import Document, parse_json
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.scale import Scale, make_scale
-from privatile.core.text import canonical_json, short, text_digest
+from privatile.core.text import READS_EARLIER_FORMATS, canonical_json, short, text_digest
 from privatile.errors import InputError
 from privatile.estimator.clients import UNKNOWN_SIZE, Client, Survey, check_clients, check_level
 from privatile.estimator.open_ended import End, OpenPlan
@@ -30,8 +30,8 @@ from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choi
 from privatile.estimator.straddle import StraddlePlan
 from privatile.estimator.tuned import AutoPlan
 
-VERSION = 3
-"""3: the open-ended design and its `end`."""
+VERSION = 4
+"""4: the declaration about the values is called `value_kind`. 3: the open-ended design and its `end`."""
 
 FROM_RECORDS = ("size", "precision")
 """Ways of weighting that follow from the numbers of records."""
@@ -165,7 +165,7 @@ class RunSpec(ReportSettings):
         """The same run with all that no question depends on at its default: two such are one run, reported twice."""
         # A run that stops at a width is reported as it is asked: its interval decides where it stops. What is declared
         # about the values does not.
-        free = REPORT_ONLY if self.until_width is None else ("values",)
+        free = REPORT_ONLY if self.until_width is None else ("value_kind",)
         plain: dict[str, Any] = {field.name: field.default for field in fields(self) if field.name in free}
         unknown = UNKNOWN_SIZE if self.design == "open" else 1
         clients = tuple(replace(client, records=unknown, file_records=0) for client in self.clients)
@@ -274,8 +274,8 @@ class RunSpec(ReportSettings):
         if not isinstance(plain, dict) or plain.get("version") != VERSION:
             found = plain.get("version") if isinstance(plain, dict) else None
             raise InputError(
-                f"this is no run specification of version {VERSION}, but of version {short(found)}: another privatile "
-                "wrote it."
+                f"this is no run specification of version {VERSION}, but of version {short(found)}. Commit "
+                f"{READS_EARLIER_FORMATS} of privatile reads earlier ones."
             )
         _check_fields(cls, plain)
         clients = tuple(ClientSpec(**{**client, "threshold": int(client["threshold"])}) for client in plain["clients"])

@@ -10,15 +10,15 @@ The coordinator's end of a broker connection: questions and welcomes out, answer
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import re
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 import nats
 import nats.errors
@@ -26,11 +26,12 @@ from nats.aio.client import Client as Nats
 from nats.aio.msg import Msg
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 
+from privatile.core.decoding import json_value
 from privatile.errors import BrokerError, require
 from privatile.federation import wire
-from privatile.federation.keys import KeyPair
 from privatile.federation.monitoring import facts
 from privatile.federation.wire import LARGEST_ANSWER, LARGEST_ASK
+from privatile.records.keys import KeyPair
 
 require("nats", "federation")
 
@@ -233,78 +234,157 @@ STREAM_BYTES = 64 << 20
 """What the broker keeps of each stream: a thousand rounds of a hundred clients, of which only the last matters."""
 
 
-class CoordinatorPort:
-    """One study's subjects and streams on one connection."""
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors of the broker's library as a BrokerError."""
+    try:
+        yield
+    except (nats.errors.Error, TimeoutError) as error:
+        raise BrokerError(str(error) or type(error).__name__) from None
 
-    def __init__(self, connection: Connection, identity: str) -> None:
-        self.lost = connection.lost
-        self._connection = connection
-        self._identity = identity
+
+@dataclass
+class NatsCoordinator:
+    """The subjects and streams of one study, as the coordinator uses them."""
+
+    connection: Connection
+    identity: str
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        self.lost = self.connection.lost
 
     async def open(
-        self,
-        on_answer: Callable[[str, bytes], None],
-        on_hello: "Callable[[CoordinatorPort, str, bytes], Awaitable[None]]",
-        *,
-        replicas: int = 1,
+        self, on_answer: Callable[[str, bytes], None], on_hello: Callable[[str, bytes], Awaitable[None]]
     ) -> None:
         """Make the two streams where they do not exist, and listen to every client."""
-        identity, nc = self._identity, self._connection.nc
-        js = nc.jetstream(timeout=5)
-        for name, subject, largest in (
-            (wire.ask_stream(identity), wire.ask_subject(identity), LARGEST_ASK),
-            (wire.answer_stream(identity), wire.answer_subject(identity, "*"), LARGEST_ANSWER),
-        ):
-            config = StreamConfig(
-                name=name,
-                subjects=[subject],
-                retention=RetentionPolicy.LIMITS,
-                storage=StorageType.FILE,
-                discard=DiscardPolicy.OLD,
-                # By size alone: a limit of one message per subject would cost one deletion per message.
-                max_bytes=STREAM_BYTES,
-                num_replicas=replicas,
-                max_msg_size=largest,
-                # The broker confirms what the coordinator stores; a client needs no confirmation of its answers.
-                no_ack=name == wire.answer_stream(identity),
-                allow_direct=True,
-            )
-            await js.add_stream(config)
+        identity, nc = self.identity, self.connection.nc
+        with _told():
+            js = nc.jetstream(timeout=5)
+            for name, subject, largest in (
+                (wire.ask_stream(identity), wire.ask_subject(identity), LARGEST_ASK),
+                (wire.answer_stream(identity), wire.answer_subject(identity, "*"), LARGEST_ANSWER),
+            ):
+                config = StreamConfig(
+                    name=name,
+                    subjects=[subject],
+                    retention=RetentionPolicy.LIMITS,
+                    storage=StorageType.FILE,
+                    discard=DiscardPolicy.OLD,
+                    # By size alone: a limit of one message per subject would cost one deletion per message.
+                    max_bytes=STREAM_BYTES,
+                    num_replicas=self.replicas,
+                    max_msg_size=largest,
+                    # The broker confirms what the coordinator stores; a client needs no confirmation of its answers.
+                    no_ack=name == wire.answer_stream(identity),
+                    allow_direct=True,
+                )
+                await js.add_stream(config)
 
-        async def answer(message: Msg) -> None:
-            on_answer(message.subject.rpartition(".")[2], message.data)
+            async def answer(message: Msg) -> None:
+                on_answer(message.subject.rpartition(".")[2], message.data)
 
-        async def hello(message: Msg) -> None:
-            await on_hello(self, message.subject.rpartition(".")[2], message.data)
+            async def hello(message: Msg) -> None:
+                await on_hello(message.subject.rpartition(".")[2], message.data)
 
-        # A thousand clients answer within milliseconds of each other: the buffers must hold a round of the largest.
-        for subject, callback in (
-            (wire.answer_subject(identity, "*"), answer),
-            (wire.hello_subject(identity, "*"), hello),
-        ):
-            await nc.subscribe(subject, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=1 << 30)
+            # A thousand clients answer within milliseconds of each other: the buffers hold a round of the largest.
+            for subject, callback in (
+                (wire.answer_subject(identity, "*"), answer),
+                (wire.hello_subject(identity, "*"), hello),
+            ):
+                await nc.subscribe(subject, cb=callback, pending_msgs_limit=1_000_000, pending_bytes_limit=1 << 30)
 
     async def ask(self, payload: bytes) -> str:
         """Publish a question or notice and wait until the broker has stored it; gives the reason where it could not."""
-        subject = wire.ask_subject(self._identity)
         try:
-            reply = await self._connection.nc.request(subject, payload, timeout=5.0)
+            reply = await self.connection.nc.request(wire.ask_subject(self.identity), payload, timeout=5.0)
         except (nats.errors.Error, TimeoutError) as error:
             if not self.lost.is_set():
                 log.warning("the broker did not confirm a question", extra=facts(reason=type(error).__name__))
             return ""
-        refusal = json.loads(reply.data).get("error")
+        refusal = json_value(reply.data).get("error")
         return "" if refusal is None else str(refusal.get("description", "no reason given"))
 
     async def welcome(self, client: str, payload: bytes) -> None:
         """Reply to a client's hello."""
-        await self._connection.nc.publish(wire.welcome_subject(self._identity, client), payload)
+        with _told():
+            await self.connection.nc.publish(wire.welcome_subject(self.identity, client), payload)
 
     async def stored_question(self) -> bytes | None:
-        """The last question or notice that the broker keeps; a BrokerError where it does not say."""
-        return await self._connection.kept(wire.ask_stream(self._identity), wire.ask_subject(self._identity))
+        """The last question or notice that the broker keeps."""
+        return await self.connection.kept(wire.ask_stream(self.identity), wire.ask_subject(self.identity))
 
     async def stored_answer(self, client: str) -> bytes | None:
-        """The client's last answer that the broker keeps."""
-        stream = wire.answer_stream(self._identity)
-        return await self._connection.last(stream, wire.answer_subject(self._identity, client))
+        """The client's last answer that the broker keeps; None also where it does not reply."""
+        subject = wire.answer_subject(self.identity, client)
+        return await self.connection.last(wire.answer_stream(self.identity), subject)
+
+
+@dataclass
+class NatsSite:
+    """The subjects of one study, as a client uses them."""
+
+    connection: Connection
+    identity: str
+    client: str
+
+    def __post_init__(self) -> None:
+        self.lost = self.connection.lost
+
+    async def open(
+        self,
+        on_question: Callable[[bytes, bool], Awaitable[None]],
+        on_welcome: Callable[[bytes], Awaitable[None]],
+        on_hello: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        """Listen to what the coordinator publishes, and to other processes that use this client's key."""
+        nc = self.connection.nc
+
+        async def question(message: Msg) -> None:
+            await on_question(message.data, bool(questions.pending_msgs))
+
+        async def welcome(message: Msg) -> None:
+            await on_welcome(message.data)
+
+        async def hello(message: Msg) -> None:
+            await on_hello(message.data)
+
+        with _told():
+            await nc.subscribe(wire.welcome_subject(self.identity, self.client), cb=welcome)
+            await nc.subscribe(wire.hello_subject(self.identity, self.client), cb=hello)
+            questions = await nc.subscribe(wire.ask_subject(self.identity), cb=question)
+
+    async def hello(self, payload: bytes, *, flush: bool = False) -> None:
+        """Say hello."""
+        await self._publish(wire.hello_subject(self.identity, self.client), payload)
+        if flush:
+            with contextlib.suppress(Exception):
+                await self.connection.nc.flush(2)
+
+    async def answer(self, payload: bytes) -> None:
+        """Send an answer."""
+        await self._publish(wire.answer_subject(self.identity, self.client), payload)
+
+    async def _publish(self, subject: str, payload: bytes) -> None:
+        with contextlib.suppress(Exception):  # a connection that is just being lost: it is sent again after the next
+            await self.connection.nc.publish(subject, payload)
+
+    async def last_question(self) -> bytes | None:
+        """The last question or notice that the broker keeps."""
+        return await self.connection.last(wire.ask_stream(self.identity), wire.ask_subject(self.identity))
+
+
+Opened = TypeVar("Opened")
+
+
+def connecting(
+    party: str, urls: Sequence[str], key: KeyPair, authority: str, make: Callable[[Connection], Opened]
+) -> Callable[[Callable[[], None]], contextlib.AbstractAsyncContextManager[Opened]]:
+    """What opens such a connection whenever it is called (`transport.Connect`)."""
+
+    @contextlib.asynccontextmanager
+    async def connect(on_lost: Callable[[], None]) -> AsyncIterator[Opened]:
+        async with connected(party, urls, key, authority, on_lost) as connection:
+            yield make(connection)
+
+    return connect

@@ -15,7 +15,7 @@ Open studies: records arrive over weeks, and nobody knows how many. What is fixe
     design = "open"
 
     [arrivals]
-    round_answers = 0       # answers after which a round closes; 0: 25, later a fiftieth of all so far
+    round_answers = 0       # answers after which a round closes; 0: as many as `round_length` says
     end_date = ""           # the run ends at this date, …
     end_answers = 0         # … after so many answers, …
     end_width = 0.0         # … or when the interval is so narrow; all empty: by command
@@ -59,6 +59,7 @@ from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.settings import parse_values
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
+from privatile.run.rounds import ROUND_LENGTH
 
 if TYPE_CHECKING:
     pass
@@ -144,7 +145,7 @@ class Arrivals:
 
 
 REMARKS = {
-    "round_answers": "  # answers after which a round closes; 0: 25, later a fiftieth of all so far",
+    "round_answers": f"  # answers after which a round closes; 0: {ROUND_LENGTH}",
     "end_date": "  # the run ends at this date, …",
     "end_answers": "  # … after so many answers, …",
     "end_width": "  # … or when the interval is so narrow, in units; all empty: by command",
@@ -235,9 +236,9 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     if study.scale not in SCALES:
         add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
     try:
-        parse_values(study.values)
+        parse_values(study.value_kind)
     except InputError as error:
-        add(str(error).removeprefix("values "), "values")
+        add(str(error).removeprefix("value_kind "), "value_kind")
     if not 0.0 < study.confidence_level < 1.0:
         add(f"must lie inside (0, 1); got {study.confidence_level}. 0.95 is the usual choice.", "confidence_level")
     if not study.is_open and not 1 <= study.rounds <= MOST_COUNTS:
@@ -379,7 +380,7 @@ class FederationStudy(Hashed):
     mode: Mode = "cohort"
     design: str = "auto"
     missing: Missing = "noise"
-    values: str = "any"
+    value_kind: str = "any"
     """What is declared about the values at every client: any, continuous, whole or step=NUMBER."""
     confidence_level: float = 0.95
     deadline: float = 60.0
@@ -474,7 +475,7 @@ class FederationStudy(Hashed):
             confidence_level=self.confidence_level,
             weighting=self.weighting,
             missing=self.missing,
-            values=self.values,
+            value_kind=self.value_kind,
             until_width=None if arrivals is None else arrivals.end_width or None,
             end=None if arrivals is None else arrivals.end,
             survey=Survey.agreed() if any(one.weights is not None for one in self.clients.values()) else None,
@@ -579,7 +580,7 @@ _REMARKS = {
     "levels": "  # every record answers about one of them",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
     "missing": "  # what a record without a value does",
-    "values": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
+    "value_kind": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
     "deadline": "  # seconds a round waits for its answers",
     "quorum": "  # answers that close a round at once",
     "patience": "  # silent rounds of one client after which the run pauses",

@@ -28,10 +28,10 @@ import msgspec
 from msgspec import Meta
 
 from privatile.core.decoding import broken_rule
-from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Question
+from privatile.core.messages import LARGEST_LENGTH, LARGEST_REAL, LONGEST_NAME, Answer, Position, Question
 from privatile.core.text import canonical_json
 from privatile.errors import NotSigned, ProtocolError
-from privatile.federation.keys import KeyPair, verify
+from privatile.records.keys import KeyPair, verify
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """A client's name is one token of a subject: no dots, blanks or wildcards."""
@@ -112,6 +112,16 @@ class Link(Fields, frozen=True):
 
     sequence: Count
     hash: _Hex32
+
+    @classmethod
+    def of(cls, position: Position) -> "Link":
+        """A position of the ledger, as it is sent."""
+        return cls(position.sequence, position.head.hex())
+
+    @property
+    def position(self) -> Position:
+        """The same, as the ledger has it."""
+        return Position(self.sequence, bytes.fromhex(self.hash))
 
     def adds_only(self, entries: int, before: "Link") -> bool:
         """Whether the ledger has nothing but these entries since `before`: no coin was drawn for anything else.
@@ -298,43 +308,46 @@ class AnswerMessage(Signed, frozen=True, tag="answer"):
     ledger: Link
 
     @classmethod
-    def of(
-        cls, study: str, question: str, answers: Sequence[Answer], ledger: Link, lengths: Sequence[int] | None = None
-    ) -> "AnswerMessage":
-        """From one answer per level, all to the round whose questions have this digest.
-
-        `lengths`, of an open study, is per level how many records took part.
-        """
-        if len({(answer.run, answer.round, answer.client) for answer in answers}) != 1:
+    def of(cls, study: str, answers: Sequence[Answer], *, open_ended: bool = False) -> "AnswerMessage":
+        """From one answer per level, all to one round; in an open study with the numbers of records that took part."""
+        if len({(answer.question.run, answer.question.round, answer.client) for answer in answers}) != 1:
             raise ProtocolError("the counts of one answer belong to one run, round and client.")
-        if lengths is None:
-            counts = tuple(LevelCount(answer.level, answer.ones) for answer in answers)
-        else:
-            rows = zip(answers, lengths, strict=True)
-            counts = tuple(LevelCount(answer.level, answer.ones, length) for answer, length in rows)
-        return cls(study, answers[0].run, answers[0].round, answers[0].client, question, counts, ledger)
+        questions = [answer.question for answer in answers]
+        counts = tuple(
+            LevelCount(one.question.level, one.ones, one.question.length if open_ended else msgspec.UNSET)
+            for one in answers
+        )
+        first, last = answers[0], max((answer.position for answer in answers), key=lambda one: one.sequence)
+        digest = question_digest(study, questions)
+        return cls(study, first.question.run, first.question.round, first.client, digest, counts, Link.of(last))
 
-    @property
-    def answers(self) -> tuple[Answer, ...]:
-        """One answer per level."""
-        return tuple(Answer(self.run, self.round, self.client, count.level, count.ones) for count in self.counts)
+    def answers_to(self, asked: Sequence[Question], *, open_ended: bool) -> tuple[Answer, ...]:
+        """The answers to these questions or, in an open study, to them asked of as many records as took part.
 
-    def as_answered(self, asked: Sequence[Question], *, open_ended: bool) -> tuple[Question, ...]:
-        """The questions that this answers: those that were asked or, in an open study, asked of as many as took part.
-
-        Refused where the counts are not one per level, or say how many took part in a study that has agreed on it.
+        Refused where it answers another question, where the counts are not one per level or larger than a cohort, or
+        where they say how many took part in a study that has agreed on it.
         """
         if len(self.counts) != len(asked):
             raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(self.counts)}.")
-        lengths = [count.length for count in self.counts if not isinstance(count.length, msgspec.UnsetType)]
-        if len(lengths) != (len(asked) if open_ended else 0):
-            raise ProtocolError("an answer of an open study, and of no other, says how many records took part.")
-        if not open_ended:
-            return tuple(asked)
-        for question, length in zip(asked, lengths, strict=True):
-            if length > question.length:
-                raise ProtocolError(f"at most {question.length} records may take part; got {length}.")
-        return tuple(question.of(length) for question, length in zip(asked, lengths, strict=True))
+        answers = []
+        for count, question in zip(self.counts, asked, strict=True):
+            if isinstance(count.length, int) != open_ended:
+                raise ProtocolError("an answer of an open study, and of no other, says how many records took part.")
+            if isinstance(count.length, int):
+                if count.length > question.length:
+                    raise ProtocolError(f"at most {question.length} records may take part; got {count.length}.")
+                question = question.of(count.length)
+            for field, of, got in (
+                ("run", question.run, self.run),
+                ("round", question.round, self.round),
+                ("level", question.level, count.level),
+            ):
+                if of != got:
+                    raise ProtocolError(f"the answer's {field} must be that of the question, {of!r}; got {got!r}.")
+            answers.append(Answer(question, self.client, count.ones, self.ledger.position).check(question))
+        if self.question != question_digest(self.study, [answer.question for answer in answers]):
+            raise ProtocolError("the answer is to another question than this round's.")
+        return tuple(answers)
 
 
 Message = AskMessage | Notice | Hello | Welcome | AnswerMessage

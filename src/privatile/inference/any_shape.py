@@ -254,7 +254,7 @@ class Grid:
         if not 0.0 < self.step < math.inf or not math.isfinite(self.origin):
             raise InputError(
                 f"the step of declared values must be a positive number; got step {self.step!r} from {self.origin!r}. "
-                "Write values='whole', or values='step=1000'."
+                "Write value_kind='whole', or value_kind='step=1000'."
             )
 
     def ends(self, low: float, high: float) -> tuple[float, float]:

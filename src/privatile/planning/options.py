@@ -61,7 +61,7 @@ class Options(ReportOptions):
     thousands: str | None = None
     unit: str | None = None
     """How a CSV file is written; found out where it is not given."""
-    weights: str | PerClient = "size"
+    client_weights: str | PerClient = "size"
     weight: str | None = None
     """Column with a survey weight for every record."""
     rounds: int | None = None
@@ -84,7 +84,7 @@ class Options(ReportOptions):
             if field.type is bool and not isinstance(given := getattr(self, field.name), bool):
                 raise InputError(f"{field.name} must be True or False; got {short(given)}.")
         self._check_groups()
-        for option in ("q", "epsilon", "weights"):
+        for option in ("q", "epsilon", "client_weights"):
             given = getattr(self, option)
             if isinstance(given, Mapping):
                 object.__setattr__(self, option, by_client_name(option, given))
@@ -107,17 +107,18 @@ class Options(ReportOptions):
             and Path(self.save).absolute() == Path(self.ledger).absolute()
         ):
             raise InputError(f"save and ledger must be two files; both are {str(self.save)!r}.")
-        if isinstance(self.weights, str) and self.weights not in WEIGHTINGS:
+        if isinstance(self.client_weights, str) and self.client_weights not in WEIGHTINGS:
             raise InputError(
-                f"weights must be size, equal, precision or one number per client; got {self.weights!r:.60}."
+                f"client_weights must be size, equal, precision or one number per client; got "
+                f"{self.client_weights!r:.60}."
             )
-        if self.weights == "precision" and not self.one_distribution:
+        if self.client_weights == "precision" and not self.one_distribution:
             raise InputError(
                 "precision weights estimate another quantile wherever the clients' distributions differ. If you know "
                 "that all clients share one distribution, state it: one_distribution=True. "
                 "Otherwise take size or equal."
             )
-        if self.weights == "precision" and self.weight is not None:
+        if self.client_weights == "precision" and self.weight is not None:
             raise InputError("precision weights and survey weights exclude each other: leave out one of them.")
 
     def _check_groups(self) -> None:
@@ -144,11 +145,11 @@ class Options(ReportOptions):
         given = (self.leave_out,) if isinstance(self.leave_out, str) else self.leave_out
         names = tuple(dict.fromkeys(map(client_name, given)))
         object.__setattr__(self, "leave_out", names)
-        for option in ("q", "epsilon", "weights"):
+        for option in ("q", "epsilon", "client_weights"):
             numbers = getattr(self, option)
             if isinstance(numbers, Mapping) and not numbers.keys().isdisjoint(names):
                 left = {name: number for name, number in numbers.items() if name not in names}
-                if option == "weights":
+                if option == "client_weights":
                     total = math.fsum(left.values())
                     left = {name: number / total for name, number in left.items()}
                 object.__setattr__(self, option, left)
@@ -222,7 +223,7 @@ class Options(ReportOptions):
             return RandomizedResponse.from_epsilon(self.epsilon[client])
         return RandomizedResponse.from_epsilon(cast(float, self.epsilon))
 
-    def check_clients(self, names: Sequence[str], options: Sequence[str] = ("epsilon", "q", "weights")) -> None:
+    def check_clients(self, names: Sequence[str], options: Sequence[str] = ("epsilon", "q", "client_weights")) -> None:
         """Options given by client must name each client once, and no other."""
         for option in options:
             given = getattr(self, option)
@@ -234,15 +235,17 @@ class Options(ReportOptions):
                     if name not in given:
                         raise InputError(f"{option} is missing for client {name!r}. Give one for every client.")
 
-    def client_weights(self, records: Mapping[str, float]) -> dict[str, float]:
+    def weights_of(self, records: Mapping[str, float]) -> dict[str, float]:
         """Weights that sum to one, by client; `records` are those that may be asked, or the sums of their weights.
 
         They follow from sizes, budgets and options alone, never from an answer or from who is silent.
         """
-        if isinstance(self.weights, Mapping):
-            return shares({name: float(self.weights[name]) for name in records})
-        parts = dict.fromkeys(records, 1.0) if self.weights == "equal" else {k: float(n) for k, n in records.items()}
-        if self.weights == "precision":
+        if isinstance(self.client_weights, Mapping):
+            return shares({name: float(self.client_weights[name]) for name in records})
+        parts = (
+            dict.fromkeys(records, 1.0) if self.client_weights == "equal" else {k: float(n) for k, n in records.items()}
+        )
+        if self.client_weights == "precision":
             # p ∝ n/σ², σ² ≈ 1/(4r²) whatever the data (Theorem 3.1's variance at rank ½).
             parts = {name: count * self.mechanism(name).truth_rate ** 2 for name, count in records.items()}
         total = math.fsum(parts.values())
@@ -256,7 +259,7 @@ class Options(ReportOptions):
     @property
     def weighting(self) -> str:
         """How the weights were chosen, in one word."""
-        return self.weights if isinstance(self.weights, str) else "given"
+        return self.client_weights if isinstance(self.client_weights, str) else "given"
 
 
 WEIGHTINGS = ("size", "equal", "precision")
@@ -273,7 +276,7 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     except (OSError, ValueError):  # a name that no file can have
         is_file = False
     if not is_file:
-        raise InputError(f"weights takes {kinds}; {given!r:.60} is none of these.")
+        raise InputError(f"client_weights takes {kinds}; {given!r:.60} is none of these.")
     if path.suffix == ".toml":
         document = read_toml(path)
         return document.finish(cast(dict[str, float], document.value(document.table, dict[str, float])))
@@ -281,7 +284,7 @@ def read_weights(given: str, folder: Path = Path()) -> str | dict[str, float]:
     try:
         weights = {str(row["client"]): float(row["weight"]) for row in rows}
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"the weights file {path} cannot be read. weights takes {kinds}.") from None
+        raise InputError(f"the weights file {path} cannot be read. client_weights takes {kinds}.") from None
     if len(weights) < len(rows):
         raise InputError(f"the weights file {path} names a client more than once.")
     return weights
@@ -334,6 +337,6 @@ def read_options(path: Path, *, needs_data: bool = True) -> tuple[Path | None, d
     for key in ("ledger", "save", "person_key"):
         if key in content:
             content[key] = path.parent / content[key]
-    if isinstance(content.get("weights"), str):
-        content["weights"] = read_weights(content["weights"], path.parent)
+    if isinstance(content.get("client_weights"), str):
+        content["client_weights"] = read_weights(content["client_weights"], path.parent)
     return None if data is None else path.parent / str(data), content

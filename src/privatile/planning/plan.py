@@ -18,8 +18,8 @@ from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
 from privatile.planning.widths import Guess, both_in_words, wide
-from privatile.result.diagnostics import three_digits
-from privatile.result.shown import ANY_SHAPE, SMOOTH, epsilon_text
+from privatile.result.caveats import rounded_text
+from privatile.result.shown import CONDITIONS, epsilon_text
 
 Wanted = Literal["width", "people", "epsilon"]
 """What a plan is to find: the other two are given."""
@@ -74,7 +74,7 @@ class RunPlan:
             "wanted": self.wanted,
             **{name: facts[name] for name in (*kept, "expected_intervals", "cures")},
             "caveats": [caveat for caveat in facts["caveats"] if caveat["severity"] != "standing"],
-            "values": spec.values,
+            "value_kind": spec.value_kind,
             "units": None if self.preview.guess is None else self.preview.guess.words,
             "target_width": self.target_width,
             "needs": [need._asdict() for need in self.needs],
@@ -130,16 +130,16 @@ class RunPlan:
         if need.method == "any-shape":
             holds = f"an interval that holds {need.condition}"
         else:
-            holds = f"{need.condition} (--values continuous)"
+            holds = f"{need.condition} (--value-kind continuous)"
         people = "more people than one client may have"
         if need.people is not None and need.times_the_people is not None:
             people = f"about {_rounded_up(need.people)} people"
             if self.wanted == "width":
-                people += f" ({three_digits(need.times_the_people)} times as many)"
+                people += f" ({rounded_text(need.times_the_people, 3)} times as many)"
         epsilon = "no ε up to 10 is enough for these people"
         if need.epsilon is not None:
             alike = len({client.threshold for client in self.preview.spec.clients}) == 1
-            epsilon = f"{'' if alike else 'the largest '}ε = {three_digits(need.epsilon)}"
+            epsilon = f"{'' if alike else 'the largest '}ε = {rounded_text(need.epsilon, 3)}"
             epsilon += "" if alike else ", the others in proportion"
         if self.wanted == "people":
             return f"{holds}: {people}."
@@ -177,7 +177,7 @@ def plan_run(
     confidence_level: float = 0.95,
     simultaneous: bool = False,
     rounds: int | None = None,
-    values: str = "any",
+    value_kind: str = "any",
     guess: Guess | None = None,
 ) -> RunPlan:
     """What these clients give, and what a `width` would take. Levels share the people; weights may have any sum.
@@ -189,7 +189,7 @@ def plan_run(
 
     >>> coin = RandomizedResponse.from_epsilon(1.0)
     >>> clients = [Client(f"c{k}", coin, 0.1, 0.5, records=5000) for k in range(10)]
-    >>> [round(plan_run([0.5], clients, values=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
+    >>> [round(plan_run([0.5], clients, value_kind=v).preview.rank_widths[0], 4) for v in ("any", "continuous")]
     [0.062, 0.0207]
     >>> plan_run([0.5], clients, wanted="people", width=0.06).people
     53270
@@ -218,7 +218,7 @@ def plan_run(
         confidence_level=confidence_level,
         simultaneous=simultaneous,
         rounds=rounds,
-        values=values,
+        value_kind=value_kind,
     )
     needs: tuple[Need, ...] = ()
     if width is not None:
@@ -232,11 +232,11 @@ def plan_run(
 
 def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
     """Of the first interval, then of the other. Each is that of a run that is asked for it."""
-    declared = parse_values(spec.values)
-    any_shape = _need(replace(spec, values="any", design="auto"), "any-shape", target, guess, wanted)
+    declared = parse_values(spec.value_kind)
+    any_shape = _need(replace(spec, value_kind="any", design="auto"), "any-shape", target, guess, wanted)
     if declared.step is not None:
         return (any_shape,)
-    smooth = _need(replace(spec, values="continuous", design="auto"), "smooth", target, guess, wanted)
+    smooth = _need(replace(spec, value_kind="continuous", design="auto"), "smooth", target, guess, wanted)
     return (smooth, any_shape) if declared.continuous else (any_shape, smooth)
 
 
@@ -258,7 +258,7 @@ def _need(spec: RunSpec, method: str, target: float, guess: Guess | None, wanted
         epsilon_times = _least(*limits, lambda factor: too_wide(_richer(spec, factor)))
     return Need(
         method,
-        ANY_SHAPE if method == "any-shape" else SMOOTH,
+        CONDITIONS["any-shape" if method == "any-shape" else "smooth"],
         people,
         times,
         None if epsilon_times is None else epsilon_times * largest,

@@ -38,19 +38,21 @@ from privatile.planning.widths import (
     self_normalized_cost,
     width_in_units,
 )
-from privatile.result.caveats import caveats_beforehand
-from privatile.result.diagnostics import known_beforehand, two_digits
-from privatile.result.result import Caveat
-from privatile.result.severity import SEVERITIES, most_important_first, to_act_on_and_rest
+from privatile.result.caveats import (
+    MORE,
+    Caveat,
+    caveat,
+    caveats_beforehand,
+    most_important_first,
+    rounded_text,
+    to_act_on_and_rest,
+)
+from privatile.result.diagnostics import known_beforehand
 from privatile.result.shown import Row, epsilon_text, finite
 from privatile.result.summary import against_smooth
 from privatile.result.tables import fixed_columns
 
-SAYS_NOTHING = Caveat(
-    "unbounded",
-    "Too small: the interval is expected to be the whole stated range, so that people would answer for nothing. More "
-    "records or a larger ε would help.",
-)
+SAYS_NOTHING = caveat("unbounded", "expected", helps=MORE)
 
 
 class Account(NamedTuple):
@@ -143,9 +145,9 @@ class Preview:
             "rounds": list(self.rounds),
             "information": [row.value for row in self.information],
             "caveats": [
-                {"level": level, "code": caveat.code, "severity": SEVERITIES[caveat.code], "text": caveat.text}
+                {"level": level, **one.facts()}
                 for level, found in zip(self.spec.levels, self.caveats, strict=True)
-                for caveat in found
+                for one in found
             ],
             "cures": [cure._asdict() for cure in self.cures],
             "confidence_level": self.spec.confidence_level,
@@ -183,14 +185,14 @@ class Preview:
             lines.append(f"level {level:g}: {rounds} rounds. {row.label.capitalize()} {row.text}.")
             lines += [f"- {text}" for text in both_in_words(shown, level, spec.confidence_level)]
             lines += [] if within is None else [f"- {within.text}"]
-        if spec.values == "any" and not all(math.isnan(width) for width in self.rank_widths):
+        if spec.value_kind == "any" and not all(math.isnan(width) for width in self.rank_widths):
             lines.append(HEAPS)
         lines += self.in_units()
         return [*lines, *(line for _, line in self.warnings()), *self.cures_table()]
 
     def cures_table(self) -> list[str]:
         """A row per remedy; nothing where none is known."""
-        rows = [(one.option, f"{two_digits(one.times_as_wide)} times as wide", "another") for one in self.cures]
+        rows = [(one.option, f"{rounded_text(one.times_as_wide)} times as wide", "another") for one in self.cures]
         return ["", *fixed_columns([("would help", "interval", "quantile"), *rows])] if rows else []
 
     def in_units(self) -> list[str]:
@@ -206,7 +208,7 @@ class Preview:
         rest = f" --rounds {spec.rounds or self.rounds[0]}" if spec.rounds is not None or fewer else ""
         rest += "" if spec.confidence_level == 0.95 else f" --confidence-level {spec.confidence_level:g}"
         rest += " --simultaneous" if spec.simultaneous else ""
-        rest += "" if spec.values == "any" else f" --values {spec.values}"
+        rest += "" if spec.value_kind == "any" else f" --value-kind {spec.value_kind}"
         command = f"privatile plan{levels} --records {self.asked} --epsilon {budgets.pop():.4g}{rest} --spread UNITS"
         return [f"In units, where the middle half of the people lies within UNITS: {command}"]
 
@@ -218,16 +220,16 @@ class Preview:
         levels: dict[Caveat, list[str]] = {}
         for level, found in zip(self.spec.levels, self.caveats, strict=True):
             first, rest = to_act_on_and_rest(found)
-            for caveat in (*first, *rest):
-                levels.setdefault(caveat, []).append(f"{level:g}")
+            for each in (*first, *rest):
+                levels.setdefault(each, []).append(f"{level:g}")
         lines = []
-        for caveat, whose in levels.items():
+        for one, whose in levels.items():
             about = (
                 f" ({'Level' if len(whose) == 1 else 'Levels'} {', '.join(whose)}.)"
                 if len(whose) < len(self.caveats)
                 else ""
             )
-            lines.append((caveat.code, f"Beware: {caveat.text}{about}"))
+            lines.append((one.code, f"Beware: {one.text}{about}"))
         return lines
 
 
@@ -267,7 +269,7 @@ def _cures(spec: RunSpec) -> Iterator[Cure]:
     if spec.weighting != "size" and spec.survey is None:
         total = sum(client.records for client in clients)
         by_size = [replace(client, weight=client.records / total) for client in clients]
-        yield from _worth_it(costly, "--weights size", clients, by_size)
+        yield from _worth_it(costly, "--client-weights size", clients, by_size)
     others = [client for client in clients if client.held_by != costly]
     share = math.fsum(client.weight for client in others)
     left = [replace(client, weight=client.weight / share) for client in others]

@@ -47,10 +47,9 @@ from privatile.estimator.tuned import (
 )
 from privatile.laws.critical import critical_value
 from privatile.laws.ratio import low_information_factor, two_sided_z
-from privatile.result.caveats import out_of_reach
-from privatile.result.diagnostics import three_digits
+from privatile.result.caveats import out_of_reach, rounded_text
 from privatile.result.result import QuantileResult
-from privatile.result.shown import ANY_SHAPE, SMOOTH, finite
+from privatile.result.shown import CONDITIONS, finite
 
 QUARTILES = NormalDist().inv_cdf(0.75) - NormalDist().inv_cdf(0.25)
 """Distance between the quartiles of the standard normal distribution."""
@@ -145,8 +144,8 @@ class ExpectedWidth(NamedTuple):
 
 
 NOT_SHOWN = (
-    f"{SMOOTH[0].upper()}{SMOOTH[1:]}, there is a narrower interval. Below an information of {SUPPORTED:,.0f} it is "
-    "not shown, and to declare it widens the one that is."
+    f"{CONDITIONS['smooth'].capitalize()}, there is a narrower interval. Below an information of {SUPPORTED:,.0f} it "
+    "is not shown, and to declare it widens the one that is."
 )
 
 
@@ -170,10 +169,10 @@ def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_leve
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected width and what it needs, in a sentence.
 
-    >>> print(width_words(ExpectedWidth("any-shape", ANY_SHAPE, 0.02, 4.0), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, 4.0), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 4 wide (±2), from the 0.4900 to the 0.5100
     quantile.
-    >>> print(width_words(ExpectedWidth("any-shape", ANY_SHAPE, 0.02, None), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, None), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 0.02 wide in rank, from the 0.4900 to the
     0.5100 quantile.
     """
@@ -191,7 +190,7 @@ def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> 
         size = wide(width.width)
     size = f"would be about {size}, from the {low:.4f} to the {high:.4f} quantile"
     if width.method == "smooth":
-        return f"{SMOOTH[0].upper()}{SMOOTH[1:]} (--values continuous), the {percent} interval {size}."
+        return f"{CONDITIONS['smooth'].capitalize()} (--value-kind continuous), the {percent} interval {size}."
     name = f"self-normalised {percent}" if width.method == "self-normalized" else percent
     return f"The {name} interval{holds} {size}."
 
@@ -202,7 +201,7 @@ def wide(width: float) -> str:
     >>> wide(2000.0), wide(0.3333)
     ('2,000 wide (±1,000)', '0.333 wide (±0.167)')
     """
-    return f"{three_digits(width)} wide (±{three_digits(width / 2.0)})"
+    return f"{rounded_text(width, 3)} wide (±{rounded_text(width / 2.0, 3)})"
 
 
 def expected_widths(
@@ -223,8 +222,8 @@ def expected_widths(
     if supported(info):
         smooth = rank_width(level, clients, confidence_level, smooth_factor(info, rounds, confidence_level))
     return (
-        ExpectedWidth("any-shape", ANY_SHAPE, any_shape, width_in_units(guess, level, any_shape)),
-        ExpectedWidth("smooth", SMOOTH, smooth, width_in_units(guess, level, smooth)),
+        ExpectedWidth("any-shape", CONDITIONS["any-shape"], any_shape, width_in_units(guess, level, any_shape)),
+        ExpectedWidth("smooth", CONDITIONS["smooth"], smooth, width_in_units(guess, level, smooth)),
     )
 
 
@@ -348,6 +347,6 @@ def reach(spec: RunSpec, index: int, expected: ExpectedWidth, guess: Guess | Non
     beyond = out_of_reach(asked, 2.0 * asked, clients).text.partition(": ")[2]
     text = (
         f"The asked precision, {name}, is within reach where the middle half of the people lies within about "
-        f"{three_digits(spread)}, and out of reach where it needs more. Where it needs twice as much, {beyond}"
+        f"{rounded_text(spread, 3)}, and out of reach where it needs more. Where it needs twice as much, {beyond}"
     )
     return Reach(asked, None, spread, text)

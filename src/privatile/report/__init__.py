@@ -7,6 +7,6 @@
 # The pages of experiments and the print figures are not exported here: they need simulation and matplotlib.
 from privatile.report.pages import render, render_page
 from privatile.report.run_page import RunReporter, run_page, write_run_page
-from privatile.report.view import RunRecord, RunView, read_view
+from privatile.run.view import RunView
 
-__all__ = ["RunRecord", "RunReporter", "RunView", "read_view", "render", "render_page", "run_page", "write_run_page"]
+__all__ = ["RunReporter", "RunView", "render", "render_page", "run_page", "write_run_page"]

@@ -1,21 +1,25 @@
-"""Still drawings for paper and for browsers without scripts, of runs and of experiments.
+"""Drawings of runs and experiments: still ones, positions in pixels that a template draws as SVG, and for print.
 
-An experiment's rows as what is drawn: one panel per setting, one line per method, one point per size.
-
-Page and print figure draw the same series.
-
-Still drawings for paper and for browsers without scripts: positions in pixels, which a template draws as SVG.
+Page and print figure draw the same series. An experiment's rows are drawn with one panel per setting, one line per
+method, one point per size.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.report.view import ThinPath
+from privatile.core.text import percent_text
+from privatile.report.pages import BLUE, GREY
+from privatile.report.path import ThinPath, shown_path
+from privatile.result.shown import CONDITIONS
+from privatile.run.view import RunView
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 
@@ -388,3 +392,47 @@ def dots_axis(ends: tuple[float, float], form: str = ".3g", about: int = 5) -> C
             labels.append(Label(at, 12, text, anchor))
             taken = begin + wide + LETTER
     return Chart("dots", 300, 20, [_line("tick", at, 15, at, 20) for at, _ in values], labels)
+
+
+OTHER_NAMES = {"any-shape": "whatever the distribution", "smooth": "if smooth", "anytime": "if smooth"}
+"""The interval that stands beside the first one, in a few words."""
+
+
+def trajectory_figure(view: RunView) -> "Figure":
+    """The estimate and its interval over the rounds, one panel per level."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(6.4, 0.6 + 2.9 * len(view.levels)), layout="constrained")
+    axes = figure.subplots(len(view.levels), 1, squeeze=False)[:, 0]
+    for level, panel in zip(view.levels, axes, strict=True):
+        path, result = shown_path(level, 1200), level.result
+        questions, alpha = ("low and high question", 0.22) if level.straddles else ("question", 0.45)
+        asked = ~path.searched
+        panel.fill_between(
+            path.rounds, path.question_low, path.question_high, where=asked, color=GREY, alpha=alpha, linewidth=0.6,
+            label=questions,
+        )  # fmt: skip
+        if path.search:
+            panel.axvspan(1, path.search, 0, 0.03, color=GREY, alpha=0.45, linewidth=0, label="search")
+        name = f"{percent_text(view.spec.confidence_level)} interval"
+        if result is not None:
+            condition = result.anytime_condition if result.shown.is_so_far else result.condition
+            name += f", {CONDITIONS[condition or 'smooth']}"
+        panel.fill_between(path.rounds, path.low, path.high, color=BLUE, alpha=0.25, linewidth=0.8, label=name)
+        if result is not None and result.other is not None:
+            for ends, text in ((path.other_low, OTHER_NAMES[result.other.method]), (path.other_high, None)):
+                panel.plot(path.rounds, ends, color=BLUE, linewidth=0.9, linestyle=(0, (5, 3)), label=text)
+        panel.plot(path.rounds, path.question_center, color=GREY, linestyle="none", marker=".", markersize=2.5)
+        if not np.isnan(path.estimate).all():  # an interval that is open on one side has none
+            panel.plot(path.rounds, path.estimate, color=BLUE, linewidth=1.8, label="estimate")
+        panel.set_ylim(*path.heights)
+        panel.yaxis.set_major_locator(MaxNLocator(6, integer=path.whole_ticks))
+        panel.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        panel.yaxis.set_major_formatter("{x:,.6g}")
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.set_ylabel(view.spec.value if len(view.levels) == 1 else f"{view.spec.value}, level {level.level:g}")
+        panel.set_xlim(1, max(len(level), 2))
+    axes[-1].set_xlabel("rounds")
+    axes[0].legend(frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return figure

@@ -1,14 +1,8 @@
 """Many groups or runs on one page: the folder, its results, the table and the figure.
 
-A folder with one run's file for every group, and its list of them: `groups.json`.
-
-The list is written before anybody is asked. Killed at any moment, the same command finds every run again.
-
-The results of many runs side by side: of a folder of groups, or of several runs' files.
-
-Dots and whiskers for print: one row per group, the largest estimate on top; or one per difference.
-
-The page of many groups, or of many runs: a table with a dot and a whisker in every row, sorted by the estimate.
+A folder holds one run's file for every group, and its list of them: `groups.json`. The list is written before anybody
+is asked. Killed at any moment, the same command finds every run again. Pages and figures show dots and whiskers: one
+row per group, the largest estimate on top; or one per difference.
 """
 
 import json
@@ -20,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privatile.core.decoding import Document, parse_json, read_text
-from privatile.core.text import counted
+from privatile.core.text import counted, percent_text
 from privatile.errors import InputError, StoreError
 from privatile.inference.inference import settings_of_each
-from privatile.report.charts import dots_axis, dots_chart
-from privatile.report.pages import BLUE, FIGURE_FORMATS, GREY, render_page, write_figure
-from privatile.report.view import RunRecord
+from privatile.report.charts import Chart, dots_axis, dots_chart
+from privatile.report.pages import BLUE, GREY, render_page, write_report
 from privatile.result.compare import Comparisons
-from privatile.result.groups import GroupOutcome, GroupResults, Line, drawn_range, level_name
+from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.shown import plain
+from privatile.result.tables import Table
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +107,7 @@ class GroupFolder:
             return ""
         return (
             f"Chosen after the answers had come: the groups were asked for intervals that hold "
-            f"{'all at once' if self.simultaneous else 'each by itself'} with {100 * self.confidence_level:.4g}% "
+            f"{'all at once' if self.simultaneous else 'each by itself'} with {percent_text(self.confidence_level, 4)} "
             "confidence. The confidence holds for a choice that does not follow from the answers."
         )
 
@@ -231,9 +226,8 @@ def common_value(values: Sequence[str]) -> str:
 
 def outcome(name: str, path: Path, report: Mapping[str, Any]) -> GroupOutcome:
     """One run's results as a group; none yet while it is still searching."""
-    with RunStore.open(path, read_only=True) as store:
-        found = tuple(RunRecord(store, store.spec.with_report(**report)).results())
-        records = sum(client.records for client in store.spec.clients)
+    view = RunView.read(path, **report)
+    found, records = view.results(), sum(client.records for client in view.spec.clients)
     return GroupOutcome(name, found, records, "" if any(found) else "still searching for the quantile")
 
 
@@ -256,156 +250,86 @@ ROW = 0.24
 """Height of a row, in inches."""
 
 
-def group_figure(results: GroupResults) -> "Figure":
-    """Every group's estimate with its interval, one panel per level."""
+def figure_of(results: GroupResults | Comparisons) -> "Figure":
+    """Every estimate or difference with its interval, one panel per table."""
     from matplotlib.figure import Figure
 
-    rows = len(results.lines())
-    figure = Figure(figsize=(6.4, (0.8 + ROW * rows) * len(results.levels)), layout="constrained")
-    panels = figure.subplots(len(results.levels), 1, squeeze=False)[:, 0]
-    for index, panel in enumerate(panels):
-        lines = results.lines(index)
-        _draw(panel, lines, drawn_range(lines, results.range))
-        kind = "all together" if results.simultaneous else "each"
-        panel.set_xlabel(
-            f"{level_name(results.levels[index])} of {results.value}, {100 * results.confidence_level:.4g}% intervals "
-            f"({kind})"
-        )
+    tables = results.tables()
+    figure = Figure(figsize=(6.4, (0.8 + ROW * len(tables[0].lines)) * len(tables)), layout="constrained")
+    for table, panel in zip(tables, figure.subplots(len(tables), 1, squeeze=False)[:, 0], strict=True):
+        _draw(panel, table)
+        panel.set_xlabel(table.axis)
     return figure
 
 
-def pair_figure(results: Comparisons) -> "Figure":
-    """Every difference with its interval, beside no difference."""
-    from matplotlib.figure import Figure
-
-    lines = results.lines()
-    figure = Figure(figsize=(6.4, 0.8 + ROW * len(lines)), layout="constrained")
-    panel = figure.subplots(1, 1)
-    low, high = drawn_range(lines, results.range)
-    _draw(panel, lines, (min(low, 0.0), max(high, 0.0)))
-    panel.axvline(0.0, color=GREY, linestyle="--", linewidth=0.9, zorder=0)
-    kind = "all together" if results.simultaneous else "each"
-    panel.set_xlabel(f"difference in {results.value}, {100 * results.confidence_level:.4g}% intervals ({kind})")
-    return figure
-
-
-def _draw(panel: "Axes", lines: Sequence[Line], ends: tuple[float, float]) -> None:
-    for row, line in enumerate(lines):
+def _draw(panel: "Axes", table: Table) -> None:
+    ends = table.ends
+    if table.rule is not None:
+        panel.axvline(table.rule, color=GREY, linestyle="--", linewidth=0.9, zorder=0)
+    for row, line in enumerate(table.lines):
         if line.is_located:
             low, high = (min(max(end, ends[0]), ends[1]) for end in line.ends)
             panel.plot([low, high], [row, row], color=BLUE, linewidth=1.4, solid_capstyle="butt")
             panel.plot([line.place], [row], color=BLUE, marker="o", markersize=5)
         else:
-            panel.text(ends[0], row, f" {line.why.partition(',')[0]}", color=GREY, va="center", fontsize=7.5)
-    panel.set_yticks(range(len(lines)), [line.name for line in lines])
-    panel.set_ylim(len(lines) - 0.5, -0.5)
+            why = line.why or line.p_value
+            panel.text(ends[0], row, f" {why.partition(',')[0]}", color=GREY, va="center", fontsize=7.5)
+    panel.set_yticks(range(len(table.lines)), [line.name for line in table.lines])
+    panel.set_ylim(len(table.lines) - 0.5, -0.5)
     panel.set_xlim(*ends)
     panel.xaxis.set_major_formatter("{x:,.6g}")
     panel.grid(axis="y", visible=False)
     panel.tick_params(axis="y", length=0)
 
 
-SCRIPTS = ("save.js",)
+def page_of(results: GroupResults | Comparisons) -> str:
+    """The whole page about groups, runs or differences."""
+    tables = results.tables()
+    title = tables[0].title
+    if isinstance(results, GroupResults) and len(tables) > 1:
+        where = f"by {results.by}" if results.by else f"in {len(results.groups)} runs"
+        title = f"{len(tables)} quantiles of {results.value} {where}"
+    return render_page(
+        "groups.html.j2",
+        title,
+        results.to_dict(),
+        ("save.js",),
+        summary=_summary(results),
+        begun=_begun(results) if isinstance(results, GroupResults) else (),
+        tables=[
+            {"table": table, "charts": _charts(table), "axis": dots_axis(table.ends, ",.10g", 4)} for table in tables
+        ],
+        notes=results.notes(),
+        rule="The dashed line is no difference." if isinstance(results, Comparisons) else "",
+        act=results.to_act_on() if isinstance(results, GroupResults) else [],
+    )
 
 
-def group_page(results: GroupResults) -> str:
-    """The whole page about groups."""
-    tables = []
-    for index in range(len(results.levels)):
-        lines = results.lines(index)
-        tables.append(
-            _table(
-                results.title(index),
-                (results.by or "run", "asked", "estimate", f"{100 * results.confidence_level:.4g}% interval"),
-                lines,
-                [(f"{line.asked:,}", line.estimate or "–", line.interval or "–") for line in lines],
-                drawn_range(lines, results.range),
-            )
-        )
-    where = f"by {results.by}" if results.by else f"in {len(results.groups)} runs"
-    first = tables[0]["title"] if len(tables) == 1 else f"{len(tables)} quantiles of {results.value} {where}"
+def _charts(table: Table) -> list[Chart]:
+    lines = ([[(line.place, *line.ends)] if line.is_located else []] for line in table.lines)
+    return [dots_chart(line, table.ends, table.rule) for line in lines]
+
+
+def _summary(results: GroupResults | Comparisons) -> str:
+    """How many were asked, and what each spent."""
+    if isinstance(results, Comparisons):
+        return f"{counted(len(results.pairs), 'difference')} of {len(results.names):,} runs"
     epsilons = {result.epsilon for _, result in results.results}
     summary = f"{counted(len(results.groups), 'group' if results.by else 'run')}, "
     summary += f"{counted(sum(result.records for _, result in results.results), 'record')} asked"
     if epsilons:
         summary += f", each once in its run with ε {'up to ' if len(epsilons) > 1 else '= '}{max(epsilons):.4g}"
-    dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
     if results.by:
         summary += f"; stated range {plain(results.range[0])} to {plain(results.range[1])}"
-    begun = tuple(dict.fromkeys((dates[0], dates[-1]))) if dates else ()
-    return _page(results, first, summary, tables, results.notes(), act=results.to_act_on(), begun=begun)
+    return summary
 
 
-def pair_page(results: Comparisons) -> str:
-    """The whole page about differences."""
-    lines = results.lines()
-    cells = [(line.estimate, line.interval, line.why) for line in lines]
-    heads = ("difference of", "estimate", f"{100 * results.confidence_level:.4g}% interval", "p-value")
-    ends = drawn_range(lines, results.range)
-    table = _table(results.title, heads, lines, cells, (min(ends[0], 0.0), max(ends[1], 0.0)), 0.0)
-    summary = f"{counted(len(lines), 'difference')} of {len(results.names):,} runs"
-    return _page(results, results.title, summary, [table], results.notes(), "The dashed line is no difference.")
+def _begun(results: GroupResults) -> tuple[str, ...]:
+    """The first and the last day on which a run began."""
+    dates = sorted({result.date[:10] for _, result in results.results if result.date is not None})
+    return tuple(dict.fromkeys((dates[0], dates[-1]))) if dates else ()
 
 
 def report_groups(results: GroupResults | Comparisons, path: str | Path) -> Path:
     """A page for .html; a figure for .svg, .pdf and .png."""
-    target = Path(path)
-    if target.suffix.lower() in FIGURE_FORMATS:
-        return write_figure(target, lambda: figure_of(results))
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"a page must end in .html, a figure in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
-    target.write_text(page_of(results), encoding="utf-8")
-    return target
-
-
-def page_of(results: GroupResults | Comparisons) -> str:
-    """The page of either."""
-    return group_page(results) if isinstance(results, GroupResults) else pair_page(results)
-
-
-def figure_of(results: GroupResults | Comparisons) -> Any:
-    """The figure of either."""
-    return group_figure(results) if isinstance(results, GroupResults) else pair_figure(results)
-
-
-def _table(
-    title: str,
-    heads: Sequence[str],
-    lines: Sequence[Line],
-    cells: Sequence[Sequence[str]],
-    ends: tuple[float, float],
-    rule: float | None = None,
-) -> dict[str, Any]:
-    rows = [
-        {
-            "line": line,
-            "cells": own,
-            "chart": dots_chart([[(line.place, *line.ends)] if line.is_located else []], ends, rule),
-        }
-        for line, own in zip(lines, cells, strict=True)
-    ]
-    return {"title": title, "heads": heads, "rows": rows, "axis": dots_axis(ends, ",.10g", 4)}
-
-
-def _page(
-    results: GroupResults | Comparisons,
-    title: str,
-    summary: str,
-    tables: Sequence[dict[str, Any]],
-    notes: Sequence[str],
-    rule: str = "",
-    act: Sequence[str] = (),
-    begun: Sequence[str] = (),
-) -> str:
-    return render_page(
-        "groups.html.j2",
-        title,
-        results.to_dict(),
-        SCRIPTS,
-        summary=summary,
-        begun=begun,
-        tables=tables,
-        notes=notes,
-        rule=rule,
-        act=act,
-    )
+    return write_report(path, lambda: page_of(results), lambda: figure_of(results))

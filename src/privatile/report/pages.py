@@ -1,10 +1,7 @@
-"""The frame of all pages and the style of figures for print.
+"""The frame of all pages, whose values are escaped, and the style of figures for print.
 
-Pages from the Jinja templates of this package: values are escaped, nothing undefined is skipped.
-
-A page is one file. It asks no host for anything, and only scripts whose hash its policy names may run.
-
-How figures for print look: colour-blind safe, readable in grey, text stays text, the same file every time.
+A page is one file. It asks no host for anything, and only scripts whose hash its policy names may run. Figures are safe
+for color-blind readers and readable in grey; text stays text, and the same numbers give the same file.
 """
 
 import base64
@@ -137,6 +134,17 @@ def write_figure(path: str | Path, draw: "Callable[[], Figure]") -> Path:
         raise InputError(f"a figure must end in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
     with print_style():
         return save_figure(draw(), target)
+
+
+def write_report(path: str | Path, page: Callable[[], str], draw: "Callable[[], Figure]") -> Path:
+    """Write a page for .html; a figure for .svg, .pdf and .png. Any other name is refused before any work."""
+    target = Path(path)
+    if target.suffix.lower() in FIGURE_FORMATS:
+        return write_figure(target, draw)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"a page must end in .html, a figure in {', '.join(FIGURE_FORMATS)}; got {target.name!r}.")
+    target.write_text(page(), encoding="utf-8")
+    return target
 
 
 def save_figure(figure: "Figure", target: Path) -> Path:

@@ -1,32 +1,24 @@
-"""The pages of a web survey, its words in each language, and the series over weeks.
+"""The pages of a web survey, from the facts that its gateway gives as JSON, and the series over weeks.
 
-The words of a survey's public page in each of its languages, and its numbers and days as people write them there.
-
-The words lie in `survey_messages/`, one file for each language. What a result itself says, its caveats, is in English.
-
-The series over weeks of an open-ended run or a survey, as a page shows it.
-
-The public page of a web survey and its organiser's page, from the facts that the gateway gives as JSON.
-
-A survey's gateway (`survey`, beside this package) knows no templates: the command hands it a `SurveyPages`. What a
-fact is and when it is computed is decided there (`survey/service.py`); here it gets words.
+Numbers and days are as people write them in each language; the words lie in `survey/words/`. What a result itself says,
+its caveats, is in English. A survey's gateway knows no templates: the command hands it a `SurveyPages`. What a fact is
+and when it is computed is decided there (`survey/service.py`); here it gets words.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 from typing import Any
 
+from privatile.core.text import percent_text
 from privatile.inference.series import FALSE_ALARMS
 from privatile.report.pages import render, static
-from privatile.result.shown import ANY_SHAPE, SMOOTH, outward, significant
-from privatile.result.summary import is_series
-
-LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
-"""Those with a file, by their own names; any other is shown in English."""
+from privatile.result.shown import NAMED_LEVELS, outward, significant
+from privatile.result.weeks import is_series
+from privatile.survey import page
+from privatile.survey.page import LANGUAGES
+from privatile.survey.study import UNSTATED
 
 
 class Words:
@@ -72,46 +64,36 @@ class Words:
 @cache
 def words_of(language: str) -> Words:
     """The words of a language; English for one that has no file."""
-    known = language if language in LANGUAGES else "en"
-    text = (resources.files("privatile.report") / "survey_messages" / f"{known}.json").read_text(encoding="utf-8")
-    return Words(known, json.loads(text))
+    return Words(language if language in LANGUAGES else "en", page.words_of(language))
 
 
 def shown_weeks(series: Sequence[Mapping[str, Any]], limits: tuple[float, float], words: Words) -> list[dict[str, Any]]:
-    """The weeks of a result, their estimates and intervals in words."""
-    return [
-        {
-            **week,
-            "estimate": shown_estimate(week, words),
-            "interval": in_words(shown_interval(week.get("interval"), limits), words),
-        }
-        for week in series
-    ]
+    """The weeks of a result with the digits that their intervals deserve, ends rounded outward; none where none is.
 
-
-def shown_estimate(week: Mapping[str, Any], words: Words) -> str | None:
-    """With the digits that its interval deserves; none where there is no interval.
-
-    >>> from privatile.report.survey_pages import words_of
-    >>> shown_estimate({"estimate": 2811.22, "interval": [2750.1, 2911.4]}, words_of("en"))
-    '2,810'
+    >>> week = {"week": "2027-W03", "answers": 40, "estimate": 2811.22, "interval": [2750.123, 2911.4]}
+    >>> (shown,) = shown_weeks([week], (0, 20_000), words_of("en"))
+    >>> shown["estimate"], shown["interval"]
+    ('2,810', ('2,750', '2,920'))
     """
-    if week.get("interval") is None or week.get("estimate") is None:
-        return None
-    low, high = week["interval"]
-    return words.number(significant(week["estimate"], high - low))
+    shown = []
+    for week in series:
+        estimate, ends = None, None
+        if week.get("interval") is not None:
+            low, high = week["interval"]
+            width = high - low
+            ends = outward(low, width, up=False, limits=limits), outward(high, width, up=True, limits=limits)
+            estimate = None if week.get("estimate") is None else words.number(significant(week["estimate"], width))
+        shown.append({**week, "estimate": estimate, "interval": in_words(ends, words)})
+    return shown
 
 
-def shown_interval(interval: Any, limits: tuple[float, float]) -> tuple[str, str] | None:
-    """Both ends as people read them, rounded outward; none where there is none.
+def one_in(confidence_level: float) -> str:
+    """Of so many intervals at this confidence, one misses.
 
-    >>> shown_interval([2750.123, 2911.4], (0, 20_000)), shown_interval(None, (0, 20_000))
-    (('2,750', '2,920'), None)
+    >>> one_in(0.95)
+    '20'
     """
-    if interval is None:
-        return None
-    low, high = interval
-    return outward(low, high - low, up=False, limits=limits), outward(high, high - low, up=True, limits=limits)
+    return f"{1.0 / (1.0 - confidence_level):.3g}"
 
 
 def in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None:
@@ -122,26 +104,11 @@ def in_words(ends: Sequence[str] | None, words: Words) -> tuple[str, str] | None
 STATES = {"open": "open", "draining": "open", "closed": "closed"}
 """What visitors are told: that a round is about to close is nothing to them."""
 
-LEVELS = {0.25: "lower", 0.5: "median", 0.75: "upper"}
-"""Quantiles that have a name."""
-
-UNKNOWN: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            "sentence",
-            "condition",
-            "first_interval_after",
-            "most_answers",
-            "opened",
-            "ends",
-            "ended",
-            "open_round",
-            "asked_by",
-            "restored",
-        )
-    ),
-    **dict.fromkeys(("caveats", "liars", "alarms"), ()),
-}
+OPTIONAL = (
+    "sentence", "condition", "first_interval_after", "most_answers", "opened", "ends", "ended", "open_round",
+    "asked_by", "restored",
+)  # fmt: skip
+UNKNOWN: dict[str, Any] = {**dict.fromkeys(OPTIONAL), **dict.fromkeys(("caveats", "liars", "alarms"), ())}
 """Facts that not every survey has."""
 
 
@@ -175,7 +142,7 @@ def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
         said.append(words(f"ended_{facts['ended']}"))
     elif facts.get("ends"):
         said.append(words("ends", day=words.day(facts["ends"])))
-    if facts.get("asked_by") not in (None, "not stated"):
+    if facts.get("asked_by") not in (None, UNSTATED):
         said.append(words("asked_by", asker=facts["asked_by"]))
     return said
 
@@ -183,26 +150,23 @@ def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
 def _common(facts: Mapping[str, Any], words: Words) -> dict[str, Any]:
     """What both pages say about the result."""
     shown, level = facts.get("shown") or {}, facts["level"]
-    series = shown_weeks(facts.get("series") or (), (facts["range"][0], facts["range"][1]), words)
-    condition = {ANY_SHAPE: "any_shape", SMOOTH: "smooth"}.get(facts.get("condition") or "")
-    condition = words(condition) if condition else facts.get("condition")
-    declared = _declared(facts, words) if shown.get("declared") else None
+    code = shown.get("condition")
     return {
         "t": words,
         "title": facts["title"],
         "facts": {**UNKNOWN, **facts},
         "state": STATES.get(facts["state"], facts["state"]),
-        "estimand": words(LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
+        "estimand": words(NAMED_LEVELS.get(level, "quantile"), level=words.number(f"{level:g}"), value=facts["value"]),
         "headline": _headline(shown, facts["unit"], words),
         "interval": in_words(shown.get("interval"), words),
-        "condition": declared or condition,
+        "condition": _declared(facts, words) if code == "grid" else words(code) if code else None,
         "undeclared": in_words(shown.get("undeclared"), words),
-        "any_shape": condition,
         "final": in_words(shown.get("final"), words),
-        "percent": f"{100 * facts['confidence']:.4g}%",
+        "percent": percent_text(facts["confidence"], 4),
+        "one_in": one_in(facts["confidence"]),
         "answered": _share(facts.get("answers"), facts.get("codes")),
         "odds": f"{math.exp(facts['epsilon']):.3g}",
-        "series": series,
+        "series": shown_weeks(facts.get("series") or (), (facts["range"][0], facts["range"][1]), words),
         "moved": _moved(facts, words),
     }
 
@@ -214,12 +178,12 @@ def _moved(facts: Mapping[str, Any], words: Words) -> list[str]:
         return []
     day = words.day(change["since"])
     since = words("since_day", day=day) if day else words("since_round", round=words.number(f"{change['round']:,}"))
-    points = words.number(f"{100 * abs(change['jump']):.2g}")
+    points = words.number(f"{100.0 * abs(change['jump']):.2g}")
     told = is_series(week["interval"] for week in facts.get("series") or ())
     return [
         words("moved_up" if change["jump"] > 0 else "moved_down", since=since, points=points),
         *([words("moved_weeks")] if told else []),
-        words("moved_false", percent=f"{100 * FALSE_ALARMS:g}"),
+        words("moved_false", percent=f"{100.0 * FALSE_ALARMS:g}"),
     ]
 
 

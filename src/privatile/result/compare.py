@@ -1,8 +1,6 @@
 """Differences of quantiles of different people: of two results, or of all pairs of many.
 
-Two quantiles of different people: their difference, its interval and a p-value.
-
-The ends of the difference follow from the two displayed intervals, (l₁, u₁) and (l₂, u₂). Where one of them is the
+The ends of a difference follow from the two displayed intervals, (l₁, u₁) and (l₂, u₂). Where one of them is the
 any-shape interval no law joins them, and both are taken with half of the error, at confidence 1 − α/2:
 
     l₁ − u₂  …  u₁ − l₂
@@ -16,13 +14,10 @@ so each run's own calibration (its slope's error, its scale's skewness) carries 
 contradict is not displayed, so it is never joined. The p-value of a difference inverts the interval over the
 confidence level. The runs must be independent: no person in both.
 
-All differences of many runs of different people: each as `compare` gives it, in one table.
-
 Differences to hold all at once share a run, so they depend on each other: each of m is taken with the m-th part of the
 error (Bonferroni), 1 − (1 − c)/m, and p-values are multiplied by m, which is the same rule read backwards.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,21 +26,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from privatile import __version__
-from privatile.core.text import disarmed, printable
+from privatile.core.text import disarmed, percent_text, printable
 from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
-from privatile.result.document import SCHEMA_VERSION
-from privatile.result.groups import SHORTEST_NAME, GroupResults, Line, cut_name, level_name
-from privatile.result.result import Caveat, ConfidenceInterval, QuantileResult
-from privatile.result.severity import to_act_on_and_rest
-from privatile.result.shown import nearest_inside, outward, p_value_text, plain, significant
-from privatile.result.tables import FIRST, REST, WIDTH, fixed_columns, folded
+from privatile.result.caveats import Caveat
+from privatile.result.document import AsDocument, document
+from privatile.result.groups import GroupResults
+from privatile.result.result import ConfidenceInterval, QuantileResult
+from privatile.result.shown import level_name, nearest_inside, outward, p_value_text, plain, significant
+from privatile.result.tables import (
+    FIRST,
+    MIN_NAME,
+    REST,
+    WIDTH,
+    Line,
+    Table,
+    cut_name,
+    drawn_range,
+    fixed_columns,
+    folded,
+    width_left,
+)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(AsDocument):
     """The difference first − second."""
 
     first: QuantileResult
@@ -67,11 +73,6 @@ class Comparison:
         return BY_ENDS if any_shape(self.first, self.second) else JOINED
 
     @property
-    def difference_told(self) -> float | None:
-        """The difference for programs: none where one of the quantiles was not located."""
-        return self.difference if self.first.located and self.second.located else None
-
-    @property
     def difference_shown(self) -> str:
         """The difference with the digits of the finer one of the two estimates, and one of its own; empty where one of
         the quantiles is not to be relied on: a difference of such numbers is none either."""
@@ -90,7 +91,7 @@ class Comparison:
     @property
     def step(self) -> float | None:
         """The step of the grid that was declared for both, and left values of both: differences are multiples of it."""
-        steps = {parse_values(one.values).step for one in (self.first, self.second) if one.grid_values}
+        steps = {parse_values(one.value_kind).step for one in (self.first, self.second) if one.grid_values}
         both = bool(self.first.grid_values and self.second.grid_values) and len(steps) == 1
         return steps.pop() if both else None
 
@@ -108,33 +109,29 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
-        low, high = self.confidence_interval
-        return {
-            "kind": "privatile comparison",
-            "schema_version": SCHEMA_VERSION,
-            "privatile": __version__,
-            "reliable": self.reliable,
-            "difference": self.difference_told,
-            "confidence_interval": {"low": low, "high": high},
-            "confidence_level": self.confidence_level,
-            "p_value": self.p_value,
-            "rule": self.rule,
-            "caveats": self.caveats,
-            "first": self.first.facts(),
-            "second": self.second.facts(),
-        }
+        return document(
+            "comparison",
+            self.reliable,
+            **self.facts(),
+            confidence_level=self.confidence_level,
+            p_value=self.p_value,
+            rule=self.rule,
+            caveats=self.caveats,
+            first=self.first.facts(),
+            second=self.second.facts(),
+        )
 
-    def to_json(self) -> str:
-        """The same as one JSON object."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    def facts(self) -> dict[str, Any]:
+        """The difference for programs, none where one of the quantiles was not located; and its interval."""
+        located = self.first.located and self.second.located
+        return {
+            "difference": self.difference if located else None,
+            "confidence_interval": self.confidence_interval._asdict(),
+        }
 
     def to_text(self) -> str:
         """Both results in a sentence each, then the difference."""
-        low, high = self.ends_shown
-        percent = f"{100 * self.confidence_level:g}%"
-        shown = self.difference_shown
-        first, rest = self._caveats()
-        # A difference of numbers that are not to be relied on is none either.
+        (low, high), percent, shown = self.ends_shown, percent_text(self.confidence_level), self.difference_shown
         said = (
             f"Their difference, first minus second, is {shown}; the {percent} interval runs from {low} to {high} "
             f"({p_value_text(self.p_value)} for no difference)."
@@ -142,20 +139,12 @@ class Comparison:
             else f"Their difference is not to be relied on, since one of the two quantiles is not; by the intervals it "
             f"lies between {low} and {high} ({percent})."
         )
-        return "\n".join(
-            printable(line)
-            for line in [
-                said,
-                self.rule,
-                "",
-                f"first:  {self.first.sentence}",
-                f"second: {self.second.sentence}",
-                *(["", FIRST, *(f"- {text}" for text in first)] if first else []),
-                "",
-                REST,
-                *(f"- {text}" for text in (*self.caveats, *rest)),
-            ]
-        )
+        first, second = self.first.shown, self.second.shown
+        act = [FIRST, *_said_of_both(first.act, second.act)]
+        rest = [REST, *(f"- {text}" for text in self.caveats), *_said_of_both(first.rest, second.rest)]
+        both = ["", f"first:  {first.sentence}", f"second: {second.sentence}"]
+        lines = [said, self.rule, *both, *(["", *act] if len(act) > 1 else []), "", *rest]
+        return "\n".join(map(printable, lines))
 
     @property
     def caveats(self) -> list[str]:
@@ -174,17 +163,11 @@ class Comparison:
             )
         return found
 
-    def _caveats(self) -> tuple[list[str], list[str]]:
-        """Of both results, those to act on and the rest; one that holds for one of them only says for which."""
-        (first, rest), (second, others) = (to_act_on_and_rest(one.caveats) for one in (self.first, self.second))
-        return _said_of_both(first, second), _said_of_both(rest, others)
 
-
-def _said_of_both(first: list[Caveat], second: list[Caveat]) -> list[str]:
-    return [
-        *(caveat.text if caveat in second else f"first: {caveat.text}" for caveat in first),
-        *(f"second: {caveat.text}" for caveat in second if caveat not in first),
-    ]
+def _said_of_both(first: Sequence[Caveat], second: Sequence[Caveat]) -> list[str]:
+    """The caveats of two results; one that holds for one of them only says for which."""
+    of_one = [f"- second: {caveat.text}" for caveat in second if caveat not in first]
+    return [*(f"- {'' if caveat in second else 'first: '}{caveat.text}" for caveat in first), *of_one]
 
 
 def compare(
@@ -244,7 +227,7 @@ def difference_ends(first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]) -
     return x1 - x2 - np.hypot(x1 - low1, high2 - x2), x1 - x2 + np.hypot(high1 - x1, x2 - low2)
 
 
-MOST_RUNS = 30
+MAX_RUNS = 30
 """Runs of which all pairs are compared: 435 differences. Nobody reads more."""
 
 
@@ -257,7 +240,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparisons:
+class Comparisons(AsDocument):
     """The differences of all pairs, the larger quantile first; the largest difference on top, and last those of
     quantiles that are not to be relied on, which have no number."""
 
@@ -275,6 +258,11 @@ class Comparisons:
         return f"Differences in the {self.level_name} of {self.value}"
 
     @property
+    def percent(self) -> str:
+        """The confidence that was asked for."""
+        return percent_text(self.confidence_level, 4)
+
+    @property
     def range(self) -> tuple[float, float]:
         """Beyond every interval of a difference."""
         ends = [end for pair in self.pairs for end in pair.comparison.confidence_interval]
@@ -288,24 +276,24 @@ class Comparisons:
         """The rows of the table."""
         lines = []
         for pair in self.pairs:
-            one = pair.comparison
-            shown = one.difference_shown
-            lines.append(
-                Line(
-                    f"{pair.first} − {pair.second}",
-                    0,
-                    shown or "–",
-                    " … ".join(one.ends_shown),
-                    one.difference if shown else math.nan,
-                    one.confidence_interval,
-                    p_value_text(self.p_value(pair)) if shown else "–",
-                )
-            )
+            name, one = f"{pair.first} − {pair.second}", pair.comparison
+            shown, ends = one.difference_shown, " … ".join(one.ends_shown)
+            p_value = p_value_text(self.p_value(pair)) if shown else "–"
+            place = one.difference if shown else math.nan
+            lines.append(Line(name, None, shown, ends, place, one.confidence_interval, p_value=p_value))
         return lines
+
+    def tables(self) -> list[Table]:
+        """The one table."""
+        heads = ("difference of", "estimate", f"{self.percent} interval", "p-value")
+        low, high = drawn_range(lines := self.lines(), self.range)
+        kind = "all together" if self.simultaneous else "each"
+        axis = f"difference in {self.value}, {self.percent} intervals ({kind})"
+        return [Table(self.title, heads, lines, (min(low, 0.0), max(high, 0.0)), axis, rule=0.0)]
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
-        percent, count = f"{100 * self.confidence_level:.4g}%", len(self.pairs)
+        percent, count = self.percent, len(self.pairs)
         if count == 1:
             first = f"The interval holds with {percent} confidence."
         elif self.simultaneous:
@@ -335,51 +323,42 @@ class Comparisons:
             if not result.reliable
         }
         reasons = {
-            name: to_act_on_and_rest(result.caveats)[0][0].text.rstrip(".") if result.located else result.headline
+            name: result.shown.act[0].text.rstrip(".") if result.located else result.headline
             for name, result in results.items()
         }
         return [f"{name}: {why}. Differences from it are not to be relied on." for name, why in reasons.items()]
 
     def to_text(self) -> str:
         """The table and what it means."""
-        lines = self.lines()
-        heads = ("difference of", "estimate", f"{100 * self.confidence_level:.4g}% interval", "p-value")
-        cells = [(line.name, line.estimate, line.interval, line.why) for line in lines]
-        others = sum(max(map(len, column)) + 2 for column in list(zip(heads, *cells, strict=True))[1:])
-        each = max(SHORTEST_NAME, (WIDTH - others - 3) // 2)
+        (table,) = self.tables()
+        rows = [line.cells for line in table.lines]
+        each = max(MIN_NAME, (width_left([table.heads, *rows]) - 3) // 2)
         names = [f"{cut_name(pair.first, each)} − {cut_name(pair.second, each)}" for pair in self.pairs]
-        cells = [(name, *row[1:]) for name, row in zip(names, cells, strict=True)]
+        lines = [(name, *cells) for name, (_, *cells) in zip(names, rows, strict=True)]
         notes = ["\n".join(folded(note, WIDTH)) for note in self.notes()]
-        return disarmed("\n\n".join(["\n".join([self.title, "", *fixed_columns([heads, *cells])]), *notes]))
+        return disarmed("\n\n".join(["\n".join([self.title, "", *fixed_columns([table.heads, *lines])]), *notes]))
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
-        return {
-            "kind": "privatile comparisons",
-            "schema_version": SCHEMA_VERSION,
-            "privatile": __version__,
-            "reliable": all(pair.comparison.reliable for pair in self.pairs),
-            "column": self.value,
-            "confidence_level": self.confidence_level,
-            "simultaneous": self.simultaneous,
-            "differences": [
+        return document(
+            "comparisons",
+            all(pair.comparison.reliable for pair in self.pairs),
+            column=self.value,
+            confidence_level=self.confidence_level,
+            simultaneous=self.simultaneous,
+            differences=[
                 {
                     "first": pair.first,
                     "second": pair.second,
-                    "difference": pair.comparison.difference_told,
-                    "confidence_interval": dict(zip(("low", "high"), pair.comparison.confidence_interval, strict=True)),
+                    **pair.comparison.facts(),
                     "p_value": self.p_value(pair),
                     "reliable": pair.comparison.reliable,
                     "rule": pair.comparison.rule,
                 }
                 for pair in self.pairs
             ],
-            "notes": self.notes(),
-        }
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+            notes=self.notes(),
+        )
 
 
 def one_pair(names: Sequence[str], comparison: Comparison, value: str) -> Comparisons:
@@ -402,11 +381,12 @@ def compare_all(
 
     Groups without a result are left out.
     """
-    found = [(group.name, result) for group in groups if (result := _result(group.results, level_index)) is not None]
+    every = [(group.name, group.results[level_index]) for group in groups if group.results]
+    found = [(name, result) for name, result in every if result is not None]
     if len(found) < 2:
         raise InputError(f"a comparison needs two results; {len(found)} of the {len(groups)} runs have one.")
-    if len(found) > MOST_RUNS:
-        raise InputError(f"all pairs of at most {MOST_RUNS} runs are compared; got {len(found)}. Name fewer.")
+    if len(found) > MAX_RUNS:
+        raise InputError(f"all pairs of at most {MAX_RUNS} runs are compared; got {len(found)}. Name fewer.")
     found.sort(key=lambda one: (not one[1].reliable, -one[1].estimate))
     count = math.comb(len(found), 2)
     each = 1.0 - (1.0 - confidence_level) / count if simultaneous else confidence_level
@@ -424,7 +404,3 @@ def compare_all(
         simultaneous=simultaneous,
         groups_of_one_file=bool(groups.by),
     )
-
-
-def _result(results: Sequence[QuantileResult | None], level_index: int) -> QuantileResult | None:
-    return results[level_index] if results else None

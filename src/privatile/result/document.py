@@ -5,6 +5,8 @@
 
 import csv
 import io
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -17,15 +19,36 @@ SCHEMA_VERSION = 1
 Library = Literal["pandas", "polars", "pyarrow"]
 
 
-def document(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+class AsDocument(ABC):
+    """What is printed as text and read by programs as one JSON document."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `--json` prints, as plain values: `docs/result.schema.json` describes it."""
+
+    @abstractmethod
+    def to_text(self) -> str:
+        """The same for a terminal."""
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def document(kind: str, reliable: bool, **content: Any) -> dict[str, Any]:
+    """A document of this kind."""
+    head = {"kind": f"privatile {kind}", "schema_version": SCHEMA_VERSION, "privatile": __version__}
+    return {**head, "reliable": reliable, **content}
+
+
+def results_document(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The document that holds these results; it is `reliable` where all of them are."""
-    return {
-        "kind": "privatile results",
-        "schema_version": SCHEMA_VERSION,
-        "privatile": __version__,
-        "reliable": all(entry["reliable"] for entry in entries),
-        "results": list(entries),
-    }
+    return document("results", all(entry["reliable"] for entry in entries), results=list(entries))
 
 
 COLUMNS = {

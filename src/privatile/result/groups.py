@@ -1,8 +1,4 @@
-"""The results of many groups, or of many runs, side by side in one table.
-
-The rows of a table of groups, or of differences, and how a terminal shows them: names cut, dots with whiskers.
-
-The results of many groups, or of many runs, side by side: one table for terminal, JSON, page and figure.
+"""The results of many groups, or of many runs, side by side: one table for terminal, JSON, page and figure.
 
 Groups are different people, so their errors are independent: intervals that are to hold all at once are taken at the
 confidence of `level_each`, c^(1/m) for m intervals (Šidák), as for several levels of one run. Of runs that were
@@ -10,99 +6,23 @@ put side by side nothing says so: each is taken with the m-th part of the error 
 """
 
 import html
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from privatile.core.text import counted, listed, printable
+from privatile.core.text import counted, listed, percent_text, printable
 from privatile.errors import InputError
 from privatile.estimator.settings import parse_values
-from privatile.result.document import Library, document, frame
+from privatile.result.caveats import Caveat, to_act_on_and_rest
+from privatile.result.document import AsDocument, Library, document, frame
 from privatile.result.result import QuantileResult
-from privatile.result.severity import LOST, to_act_on_and_rest
-from privatile.result.shown import MISSING
-from privatile.result.tables import FIRST, WIDTH, fixed_columns, folded
-
-SHORTEST_NAME = 8
-"""Letters of a name that a table shows at least."""
-
-FEWEST_MARKS = 12
-"""Columns of a terminal that a drawing of the intervals needs; with less room there is none."""
-
-
-class Line(NamedTuple):
-    """One row of a table: texts for people, numbers for drawings."""
-
-    name: str
-    asked: int
-    estimate: str
-    """Empty where there is none that may be relied on."""
-    interval: str
-    """Empty where nobody was asked."""
-    place: float
-    ends: tuple[float, float]
-    """NaN for `place`, and the stated range, where the answers say nothing."""
-    why: str
-
-    @property
-    def is_located(self) -> bool:
-        """Whether there is an estimate to draw."""
-        return not math.isnan(self.place)
-
-
-def drawn_range(lines: Sequence[Line], stated: tuple[float, float]) -> tuple[float, float]:
-    """What a drawing shows: all estimates, and all ends that the answers gave; an open end goes to the border."""
-    values = [line.place for line in lines if line.is_located]
-    values += [end for line in lines if line.is_located for end in line.ends if stated[0] < end < stated[1]]
-    if not values:
-        return stated
-    low, high = min(values), max(values)
-    room = 0.03 * (high - low) or 0.01 * abs(high) or 1.0
-    return low - room, high + room
-
-
-def marks_of(lines: Sequence[Line], room: int, stated: tuple[float, float]) -> list[str]:
-    """Each interval as a whisker with its estimate as a dot, on one scale."""
-    low, high = drawn_range(lines, stated)
-
-    def at(value: float) -> int:
-        return round((min(max(value, low), high) - low) / (high - low) * (room - 1))
-
-    drawn = []
-    for line in lines:
-        if not line.is_located:
-            drawn.append("")
-            continue
-        first, last = map(at, line.ends)
-        marks = [" "] * first + ["-"] * (last - first + 1)
-        marks[at(line.place)] = "o"
-        drawn.append("".join(marks))
-    return drawn
-
-
-def fitted(table: Sequence[Sequence[str]]) -> list[str]:
-    """A table for a terminal; the names in its first column are cut where they would make it too wide.
-
-    >>> fitted([("group", "x"), ("n" * 99, "1" * 60)])[1][:20]
-    'nnnnnnnnnnnnnnnnn…  '
-    """
-    others = sum(max(len(row[place]) for row in table) + 2 for place in range(1, len(table[0])))
-    room = max(SHORTEST_NAME, WIDTH - others)
-    return fixed_columns([(cut_name(name, room), *rest) for name, *rest in table])
-
-
-def cut_name(name: str, most: int) -> str:
-    """A name, cut where it has more letters than `most`."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
+from privatile.result.shown import MISSING, level_name
+from privatile.result.tables import FIRST, WIDTH, Line, Table, drawn_columns, drawn_range, folded, html_table
 
 FEW = 4
 """Names of groups that a line lists."""
-
-LEVEL_NAMES = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
 
 
 class GroupOutcome(NamedTuple):
@@ -126,7 +46,7 @@ class GroupOutcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GroupResults:
+class GroupResults(AsDocument):
     """A quantile of every group, each with its interval; `results["north"]` is one group's."""
 
     value: str
@@ -166,29 +86,51 @@ class GroupResults:
         """A level in words."""
         return level_name(self.levels[level_index])
 
+    @property
+    def percent(self) -> str:
+        """The confidence that was asked for."""
+        return percent_text(self.confidence_level, 4)
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Of the columns of a table."""
+        return (self.by or "run", "asked", "estimate", f"{self.percent} interval")
+
     def lines(self, level_index: int = 0) -> list[Line]:
         """The rows of a level's table, the largest estimate first; those without one last."""
         lines = [self._line(group.name, group, level_index) for group in self.groups]
         lines.sort(key=lambda line: (-math.inf if line.is_located else 0.0, -line.place if line.is_located else 0.0))
         return lines
 
+    def tables(self) -> list[Table]:
+        """A table per level."""
+        kind = "all together" if self.simultaneous else "each"
+        return [
+            Table(
+                self.title(index),
+                self.heads,
+                lines := self.lines(index),
+                drawn_range(lines, self.range),
+                f"{level_name(level)} of {self.value}, {self.percent} intervals ({kind})",
+            )
+            for index, level in enumerate(self.levels)
+        ]
+
     def _line(self, name: str, group: GroupOutcome, level_index: int) -> Line:
         result = group.results[level_index] if group.results else None
         if result is None:
             return Line(name, 0, "", "", math.nan, self.range, group.why)
-        interval = result.first_interval
-        text, ends = " … ".join(result.ends_shown(interval)), result.declared_ends(interval) or interval
+        shown, first = result.shown, result.shown.first
         if not result.located:
-            return Line(name, result.records, "", text, math.nan, ends, result.headline)
+            return Line(name, result.records, "", " … ".join(first.ends), math.nan, first.drawn, shown.headline)
         why = "still being asked" if any(caveat.code == "unfinished" for caveat in result.caveats) else ""
-        shown = result.estimate_shown(interval), result.interval_shown(interval)
-        return Line(name, result.records, *shown, result.estimate, ends, why)
+        return Line(name, result.records, first.estimate, first.text, result.estimate, first.drawn, why)
 
     def notes(self) -> list[str]:
         """What a reader must know to read the table."""
         found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
         results = [result for _, result in self.results]
-        grids = dict.fromkeys(parse_values(result.values).grid_in_words for result in results)
+        grids = dict.fromkeys(parse_values(result.value_kind).grid_in_words for result in results)
         found += [
             f"Declared: every value is {grid}. So is every estimate, and an interval is the values from its first to "
             "its last, both included."
@@ -204,22 +146,16 @@ class GroupResults:
         return found
 
     def _confidence_note(self) -> str:
-        percent = f"{100 * self.confidence_level:.4g}%"
-        results = [result for _, result in self.results]
-        placed = [result for result in results if result.located] or results
-        conditions = dict.fromkeys(result.condition_shown for result in placed if result.condition_shown)
-        holds = f", {' or '.join(conditions)}" if conditions else ""
-        count = len(results)
-        every, these = ("both", "Both") if count == 2 else (f"all {count} of them", f"All {count}")
+        results, count = [result for _, result in self.results], len(self.results)
+        conditions = dict.fromkeys(one.shown.own.condition for one in [r for r in results if r.located] or results)
+        confidence = f"with {self.percent} confidence" + (f", {' or '.join(conditions)}" if conditions else "")
         if count == 1:
-            return f"The interval holds with {percent} confidence{holds}."
+            return f"The interval holds {confidence}."
         if self.simultaneous:
-            each = f" (each by itself with {100 * results[0].confidence_level:.4g}%)" if results else ""
-            return f"{these} intervals hold together with {percent} confidence{holds}{each}."
-        return (
-            f"Each interval holds by itself with {percent} confidence{holds}. That {every} hold is less "
-            "sure: simultaneous intervals do."
-        )
+            each = f" (each by itself with {percent_text(results[0].confidence_level, 4)})" if results else ""
+            return f"{'Both' if count == 2 else f'All {count}'} intervals hold together {confidence}{each}."
+        every = "both" if count == 2 else f"all {count} of them"
+        return f"Each interval holds by itself {confidence}. That {every} hold is less sure: simultaneous intervals do."
 
     @property
     def results(self) -> list[tuple[str, QuantileResult]]:
@@ -235,10 +171,10 @@ class GroupResults:
     def to_act_on(self) -> list[str]:
         """What a reader must act on, once for all groups it holds for; why a group has no estimate stands apart."""
         found: dict[str, list[str]] = {}
-        caveats = []
+        caveats: list[Caveat] = []
         for name, result in self.results:
-            for caveat in to_act_on_and_rest(result.caveats)[0]:
-                if caveat.code not in LOST:
+            for caveat in result.shown.act:
+                if not caveat.kind.loses:
                     found.setdefault(caveat.text, []).append(name)
                     caveats.append(caveat)
         first, _ = to_act_on_and_rest(dict.fromkeys(caveats))
@@ -246,58 +182,40 @@ class GroupResults:
 
     def to_text(self) -> str:
         """A table per level for a terminal, sorted by the estimate, and what it means."""
-        blocks = [[self.title(index), "", *self._table(self.lines(index))] for index in range(len(self.levels))]
+        blocks = [[one.title, "", *drawn_columns(one), *self._reasons(one.lines)] for one in self.tables()]
         if act := self.to_act_on():
             blocks.append([FIRST, *(f"- {text}" for text in act)])
         blocks += [folded(note, WIDTH) for note in self.notes()]
         return "\n\n".join("\n".join(map(printable, block)) for block in blocks)
 
-    def _table(self, lines: Sequence[Line]) -> list[str]:
-        percent = f"{100 * self.confidence_level:.4g}% interval"
-        heads = (self.by or "run", "asked", "estimate", percent)
-        cells = [(line.name, f"{line.asked:,}", line.estimate or "–", line.interval or "–") for line in lines]
-        table = fitted([heads, *cells])
-        room = WIDTH - max(map(len, table)) - 2
-        if room >= FEWEST_MARKS:
-            widest = max(map(len, table))
-            table[1:] = [
-                f"{row:<{widest}}  {marks}".rstrip()
-                for row, marks in zip(table[1:], marks_of(lines, room, self.range), strict=True)
-            ]
+    def _reasons(self, lines: Sequence[Line]) -> list[str]:
+        """Why groups have no estimate, or not their last one; with how many there are, where nobody was asked."""
+        sizes = {group.name: f" ({counted(group.records, 'record')})" for group in self.groups if not group.results}
         reasons: dict[str, list[str]] = {}
         for line in lines:
             if line.why:
-                reasons.setdefault(line.why, []).append(line.name)
-        said = [
-            line
-            for why, names in reasons.items()
-            for line in folded(f"{listed([self._sized(name) for name in names], FEW)}: {why}.", WIDTH)
-        ]
-        return [*table, *([""] if said else []), *said]
+                reasons.setdefault(line.why, []).append(line.name + sizes.get(line.name, ""))
+        said = [line for why, names in reasons.items() for line in folded(f"{listed(names, FEW)}: {why}.", WIDTH)]
+        return ["", *said] if said else []
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
-        entries = self._entries()
-        return {
-            **document(entries),
-            "kind": "privatile groups",
-            "reliable": self.reliable,
-            "column": self.value,
-            "by": self.by,
-            "range": {"low": self.range[0], "high": self.range[1]},
-            "confidence_level": self.confidence_level,
-            "simultaneous": self.simultaneous,
-            "groups": [
+        return document(
+            "groups",
+            self.reliable,
+            results=self._entries(),
+            column=self.value,
+            by=self.by,
+            range={"low": self.range[0], "high": self.range[1]},
+            confidence_level=self.confidence_level,
+            simultaneous=self.simultaneous,
+            groups=[
                 {"name": group.name, "records": group.records, "asked": group.asked, "why": group.why}
                 for group in self.groups
             ],
-            "without_a_group": self.ungrouped,
-            "notes": self.notes(),
-        }
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+            without_a_group=self.ungrouped,
+            notes=self.notes(),
+        )
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """A table with a row per result: a pandas frame, or what `library` ("polars", "pyarrow") has."""
@@ -327,37 +245,14 @@ class GroupResults:
             "caveats": [],
         }
 
-    def _sized(self, name: str) -> str:
-        """A name in the reasons below the table; with how many there are, where nobody was asked."""
-        sizes = {group.name: group.records for group in self.groups if not group.results}
-        return f"{name} ({counted(sizes[name], 'record')})" if name in sizes else name
-
     def _repr_html_(self) -> str:
         """The first level's table for a notebook; every text is escaped."""
-        percent = f"{100 * self.confidence_level:.4g}% interval"
-        heads = "".join(f"<th>{html.escape(head)}</th>" for head in (self.by or "run", "asked", "estimate", percent))
-        rows = "".join(
-            f"<tr><th>{html.escape(line.name)}</th><td>{line.asked:,}</td><td>{line.estimate or '–'}</td>"
-            f"<td>{line.interval or '–'}</td></tr>"
-            for line in self.lines()
-        )
+        table = html_table(self.heads, [line.cells for line in self.lines()])
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes())
-        return f"<p>{html.escape(self.title())}</p><table><tr>{heads}</tr>{rows}</table>{notes}"
-
-    def __str__(self) -> str:
-        return self.to_text()
+        return f"<p>{html.escape(self.title())}</p>{table}{notes}"
 
     def report(self, path: str | Path = "groups.html") -> Path:
         """Write a page (.html: one file, no network needed) or a figure (.svg, .pdf, .png), dots with whiskers."""
         if self.reporter is None:
             raise InputError("these results do not know how to be drawn: estimate them with privatile.estimate.")
         return self.reporter(self, path)
-
-
-def level_name(level: float) -> str:
-    """A level in words.
-
-    >>> level_name(0.5), level_name(0.9)
-    ('median', '0.9 quantile')
-    """
-    return LEVEL_NAMES.get(level, f"{level:g} quantile")

@@ -7,33 +7,27 @@ One list of rows feeds the text, the HTML and the JSON.
 The results of one run with several levels, together.
 """
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privatile.core.scale import Scale, units_inside, working_range
+from privatile.core.text import CLIENTS, PartWords
 from privatile.errors import InputError
-from privatile.estimator.settings import parse_values
-from privatile.inference.any_shape import Grid
 from privatile.inference.inference import Inference
-from privatile.result.document import Library, document, frame
-from privatile.result.severity import LOST, SEVERITIES, Severity
+from privatile.result.caveats import Caveat
+from privatile.result.document import AsDocument, Library, frame, results_document
 from privatile.result.shown import (
-    CLIENTS,
     ClientFacts,
-    PartWords,
+    Condition,
     Row,
+    Shown,
     client_rows_of,
-    grid_text,
-    headline_of,
-    nearest_inside,
-    outward,
-    plain,
     rows_of,
-    sentence_of,
+    shown_of,
     shown_rows_of,
 )
 from privatile.result.tables import as_html, as_text, levels_table
@@ -54,12 +48,14 @@ class OtherReading(NamedTuple):
 
     interval: ConfidenceInterval
     method: str
-    condition: str
-    """In words, when it holds."""
+    condition: Condition
+    """When it holds: a key of `CONDITIONS`."""
     how: str
     """In words, how to have it reported first."""
     at_every_look: bool = False
     """Whether it is valid however often it is looked at: beside the interval of a run that stops by its width."""
+    at_planned_end: bool = False
+    """Whether, of a run that is unfinished, it will hold at the planned end only."""
 
 
 class ValueTest(NamedTuple):
@@ -70,24 +66,8 @@ class ValueTest(NamedTuple):
     p_value: float
 
 
-class Caveat(NamedTuple):
-    """A limit of this result, in words; the code, one of `SEVERITIES`, is stable for programs."""
-
-    code: str
-    text: str
-
-    @property
-    def severity(self) -> Severity:
-        """How much it weighs."""
-        return SEVERITIES[self.code]
-
-    def facts(self) -> dict[str, str]:
-        """As the JSON of a result has it."""
-        return {"code": self.code, "severity": self.severity, "text": self.text}
-
-
 @dataclass(frozen=True)
-class QuantileResult:
+class QuantileResult(AsDocument):
     """A quantile with its confidence interval under local differential privacy."""
 
     estimand: str
@@ -112,17 +92,17 @@ class QuantileResult:
     """What the design chose and what the run shows about itself."""
     anytime: ConfidenceInterval | None = None
     """The interval at this look that is valid however often the run is looked at; none without a slope."""
-    anytime_condition: str = ""
-    """In words, when that interval holds, as `condition` says it of `confidence_interval`; empty without one."""
+    anytime_condition: Condition | None = None
+    """When that interval holds, as `condition` says it of `confidence_interval`; none without one."""
     valid_at_every_look: bool = False
     """Whether `confidence_interval` itself is that interval; otherwise it holds at the planned end only."""
-    condition: str = ""
-    """In words, when the interval holds: `ANY_SHAPE` or `SMOOTH` of `result.sentence`."""
+    condition: Condition = "smooth"
+    """When the interval holds: a key of `CONDITIONS`."""
     other: OtherReading | None = None
     """The other reading of the same answers; none where there is none, or the answers contradict it."""
     contradiction: str = ""
     """In words, what in the answers contradicts a smooth distribution or the declared grid; else empty."""
-    values: str = "any"
+    value_kind: str = "any"
     """What was declared about the values."""
     grid_values: tuple[float, ...] | None = None
     """Where a grid was declared: the values of it that the interval leaves; none where they are too many."""
@@ -170,41 +150,21 @@ class QuantileResult:
         """The largest budget any record spent in this run."""
         return max(client.epsilon for client in self.clients)
 
-    @property
-    def interval_so_far(self) -> ConfidenceInterval | None:
-        """The anytime interval of a run that is unfinished: the one to read first. None where the run has ended."""
-        return self.anytime if any(caveat.code == "unfinished" for caveat in self.caveats) else None
-
-    @property
-    def first_interval(self) -> ConfidenceInterval:
-        """The interval that text and pages show first: while the run is unfinished the anytime one, if there is one."""
-        return self.interval_so_far or self.confidence_interval
-
-    @property
-    def first_is_declared(self) -> bool:
-        """Whether of the first interval the values are shown that a declared grid leaves.
-
-        These are the values of `confidence_interval`: an anytime interval that is another one does not rest on them.
-        """
-        return bool(self.grid_values) and (self.interval_so_far is None or self.valid_at_every_look)
-
-    @property
-    def first_condition(self) -> str:
-        """In words, when the first interval holds as it is shown: the one rule for text, pages and the dashboard."""
-        if self.first_is_declared:
-            return self.condition_shown
-        return self.condition if self.interval_so_far is None else self.anytime_condition
+    @cached_property
+    def shown(self) -> Shown:
+        """Every number and condition of it that a reader sees."""
+        return shown_of(self)
 
     @property
     def sentence(self) -> str:
         """The result in one sentence."""
-        return sentence_of(self)
+        return self.shown.sentence
 
     @property
     def reliable(self) -> bool:
         """Whether the answers located the quantile and nothing says that the interval may not hold.
 
-        The rule: no caveat is of severity "unreliable" (`result.severity`). It does not say that the interval is
+        The rule: no caveat is of severity "unreliable" (`result.caveats`). It does not say that the interval is
         narrow.
         """
         return all(caveat.severity != "unreliable" for caveat in self.caveats)
@@ -212,67 +172,12 @@ class QuantileResult:
     @property
     def located(self) -> bool:
         """Whether the answers place the quantile somewhere inside the stated range."""
-        return not any(caveat.code in LOST for caveat in self.caveats)
+        return not any(caveat.kind.loses for caveat in self.caveats)
 
     @property
     def headline(self) -> str:
         """What stands first on a page: the estimate, or in a few words why there is none."""
-        return headline_of(self)
-
-    def estimate_shown(self, interval: ConfidenceInterval) -> str:
-        """The estimate with the digits that this interval deserves, and as many as keep it inside."""
-        if self.grid_values:
-            return plain(self.estimate)
-        ends, width = self.ends_shown(interval), self.digits_width(interval)
-        return nearest_inside(self.estimate, ends, width, (self.scale.low, self.scale.high))
-
-    def declared_ends(self, interval: ConfidenceInterval) -> ConfidenceInterval | None:
-        """The first and the last value that a declared grid leaves of an interval; none without a grid."""
-        if not self.grid_values or not (interval == self.confidence_interval or self.valid_at_every_look):
-            return None
-        grid = Grid(parse_values(self.values).step or 1.0)
-        low, high = grid.ends(*grid.inside(*interval, self.scale.low, self.scale.high))
-        return ConfidenceInterval(low, high) if math.isfinite(high - low) else None
-
-    @property
-    def condition_shown(self) -> str:
-        """When the interval holds as it is shown: where a grid leaves a few values, if it is the right one."""
-        return f"if every value is {parse_values(self.values).grid_in_words}" if self.grid_values else self.condition
-
-    @property
-    def undeclared(self) -> str:
-        """Where a declared grid leaves a few values: the interval without the declaration, in words; else empty."""
-        ends = " … ".join(self.rounded_ends(self.confidence_interval))
-        return f"{ends}, {self.condition}" if self.grid_values else ""
-
-    def ends_shown(self, interval: ConfidenceInterval) -> tuple[str, str]:
-        """Both ends as they are read: those of a declared grid, or rounded outward."""
-        declared = self.declared_ends(interval)
-        return self.rounded_ends(interval) if declared is None else (plain(declared.low), plain(declared.high))
-
-    def rounded_ends(self, interval: ConfidenceInterval) -> tuple[str, str]:
-        """Both ends, rounded outward; an end of the stated range as it is, and no other end as one of these."""
-        width, limits = self.digits_width(interval), (self.scale.low, self.scale.high)
-        return (
-            outward(interval.low, width, up=False, limits=limits),
-            outward(interval.high, width, up=True, limits=limits),
-        )
-
-    def interval_shown(self, interval: ConfidenceInterval) -> str:
-        """Both ends as tables show them; a quantile beyond the range is in no interval inside it."""
-        beyond = interval.low == interval.high in (self.scale.low, self.scale.high) and not self.located
-        if beyond:
-            return self.headline
-        few = interval == self.confidence_interval and self.grid_values and len(self.grid_values) <= 2
-        return grid_text(self.grid_values) if few else " … ".join(self.ends_shown(interval))
-
-    def digits_width(self, interval: ConfidenceInterval) -> float:
-        """The width that decides how many digits are shown: twice the bounded side's where the other one is open."""
-        low, high = interval
-        open_low, open_high = low <= self.scale.low, high >= self.scale.high
-        if open_low == open_high:
-            return high - low
-        return 2.0 * ((high - self.estimate) if open_low else (self.estimate - low)) or high - low
+        return self.shown.headline
 
     def rows(self) -> list[Row]:
         """Every scalar fact, the most important first."""
@@ -307,11 +212,7 @@ class QuantileResult:
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values; this result is the one entry of its `results`."""
-        return document([self.facts()])
-
-    def to_json(self) -> str:
-        """The same as text: `docs/result.schema.json` describes it."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        return results_document([self.facts()])
 
     def to_frame(self, library: Library = "pandas") -> Any:
         """A table of one row: a pandas frame, or what `library` ("polars", "pyarrow") has."""
@@ -327,9 +228,6 @@ class QuantileResult:
 
     def _repr_html_(self) -> str:
         return self.to_html()
-
-    def __str__(self) -> str:
-        return self.to_text()
 
 
 def interval_in_units(inference: Inference, scale: Scale, confidence_level: float) -> ConfidenceInterval:
@@ -351,7 +249,7 @@ def in_units(scale: Scale, value: float) -> float:
     return units_inside(scale, value)
 
 
-class Results(tuple[QuantileResult, ...]):
+class Results(tuple[QuantileResult, ...], AsDocument):
     """A tuple of results that is printed, kept and tabulated as one.
 
     >>> Results().reliable
@@ -367,11 +265,7 @@ class Results(tuple[QuantileResult, ...]):
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `--json` prints, as plain values: `docs/result.schema.json`."""
-        return document([result.facts() for result in self])
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        return results_document([result.facts() for result in self])
 
     def to_text(self, *, explain: bool = False) -> str:
         """All levels at a glance where there are several, then the text of each."""
@@ -396,6 +290,3 @@ class Results(tuple[QuantileResult, ...]):
                     "them with to_frame()."
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __str__(self) -> str:
-        return self.to_text()

@@ -1,53 +1,25 @@
-"""What a reader sees of a result: numbers with the digits they deserve, the sentence, one row per fact.
+"""What a reader sees of a result: every number with the digits it deserves, every condition, in one place.
 
-What the clients of a run are called where people read: clients, or the strata of a survey.
-
-Numbers as people read them: as many digits as an interval deserves, its ends rounded outward.
-
-What one client gave and paid, how far its records lie below the estimate, and what a lie of it could do.
-
-A result in one sentence, and the words for when its interval holds.
-
-The facts of a result, one row each: a key for programs, a label and a text for people.
-
-One list of rows feeds the text, the HTML and the JSON.
+`shown_of` computes it once per result, `QuantileResult.shown` keeps it; text, HTML, pages, dashboard, status and
+surveys take it from there. `rows_of` gives the facts of a result, one row each: a key and a value for programs, a label
+and a text for people. Ends of intervals are rounded outward.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from privatile.core.text import PartWords, percent_text
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState, local_ranks
 from privatile.estimator.settings import parse_values
+from privatile.inference.any_shape import Grid
 from privatile.laws.ratio import two_sided_z
+from privatile.result.caveats import Caveat, to_act_on_and_rest
 
 if TYPE_CHECKING:
     from privatile.result.result import QuantileResult
-
-
-STRATA = "strata"
-"""The weighting of a survey's run: every client is a stratum, with the weight that its study gives."""
-
-
-class PartWords(NamedTuple):
-    """One of the parts whose mixture is estimated, and several."""
-
-    one: str
-    many: str
-
-
-CLIENTS = PartWords("client", "clients")
-
-
-def parts_of(weighting: str) -> PartWords:
-    """The words for the clients of a run with this weighting; fields of formats keep their names.
-
-    >>> parts_of("size").many, parts_of(STRATA).many
-    ('clients', 'strata')
-    """
-    return PartWords("stratum", "strata") if weighting == STRATA else CLIENTS
 
 
 SMALLEST_WIDTH = 1e-300
@@ -202,79 +174,50 @@ class ClientFacts:
     """Of its share below the quantile, at the result's confidence."""
 
 
-def client_facts(plan: Plan, state: RoundState, confidence_level: float) -> tuple[ClientFacts, ...]:
-    """The facts of every client after any round; of weighted records, of every weight class."""
-    pooled = pooled_noise(plan.clients)
-    rows = zip(plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True)
-    return tuple(
-        ClientFacts(
-            name=client.name,
-            records=client.records,
-            asked=asked,
-            epsilon=client.mechanism.epsilon,
-            truth_rate=client.mechanism.truth_rate,
-            weight=client.weight,
-            level=client.level,
-            local_rank=rank,
-            lying_rank=lying_rank(client, plan.level),
-            local_rank_interval=rank_interval(client, rank, answered, pooled, confidence_level),
-        )
-        for client, asked, rank, answered in rows
-    )
-
-
-def by_holder(
-    plan: Plan, state: RoundState, confidence_level: float, classes: tuple[ClientFacts, ...]
+def client_facts(
+    plan: Plan, state: RoundState, confidence_level: float, *, by_holder: bool = False
 ) -> tuple[ClientFacts, ...]:
-    """The facts of every client whose weight `classes` these are: together they count, pay and could lie."""
-    pooled, z = pooled_noise(plan.clients), two_sided_z(confidence_level)
-    rows = list(zip(plan.clients, classes, state.window_asked, strict=True))
-    found = []
-    for holder in dict.fromkeys(client.held_by for client in plan.clients):
-        own = [row for row in rows if row[0].held_by == holder]
-        (first, facts, _), parts = own[0], [each for _, each, _ in own]
-        weight = math.fsum(each.weight for each in parts)
-        rank = math.fsum(each.weight * each.local_rank for each in parts) / weight
-        interval = (math.nan, math.nan)
-        if all(answered for *_, answered in own):
-            noise = math.fsum(
-                (each.weight / weight) ** 2 * _rank_variance(client, each.local_rank, answered)
-                for client, each, answered in own
-            )
-            error = math.sqrt(noise + pooled)
-            interval = max(0.0, rank - z * error), min(1.0, rank + z * error)
-        found.append(
-            replace(
-                facts,
-                name=holder,
-                records=sum(each.records for each in parts),
-                asked=sum(each.asked for each in parts),
-                weight=weight,
-                local_rank=rank,
-                lying_rank=lying_rank(replace(first, weight=weight), plan.level),
-                local_rank_interval=interval,
-            )
-        )
-    return tuple(found)
+    """The facts of every client after any round; of weighted records, of every weight class.
 
-
-def _rank_variance(client: Client, rank: float, answered: int) -> float:
-    """The noise of a client's own answers in its rank."""
-    return float(client.mechanism.variance(min(max(rank, 0.0), 1.0))) / answered
-
-
-def rank_interval(
-    client: Client, rank: float, answered: int, pooled: float, confidence_level: float
-) -> tuple[float, float]:
-    """F_k(Q*) with its interval: the noise of the client's own answers, and that of the estimate they were asked about.
-
-    The second is taken at the mixture's slope; a client with a much steeper distribution there has more.
+    `by_holder`: those of every client whose weight classes they are. Together they count, pay and could lie.
     """
-    if not answered:
-        return math.nan, math.nan
-    z = two_sided_z(confidence_level)
-    error = math.sqrt(_rank_variance(client, rank, answered) + pooled)
-    return max(0.0, rank - z * error), min(1.0, rank + z * error)
+    rows: dict[str, list[tuple[Client, int, float, int]]] = {}
+    for row in zip(plan.clients, state.asked, local_ranks(state, plan), state.window_asked, strict=True):
+        rows.setdefault(row[0].held_by if by_holder else row[0].name, []).append(row)
+    pooled = pooled_noise(plan.clients)
+    return tuple(_facts(name, own, plan.level, pooled, confidence_level) for name, own in rows.items())
+
+
+def _facts(
+    name: str, parts: Sequence[tuple[Client, int, float, int]], level: float, pooled: float, confidence_level: float
+) -> ClientFacts:
+    """The facts of one client: `parts` are its weight classes with their records asked, ranks and answers."""
+    client = parts[0][0]
+    weight = math.fsum(each.weight for each, *_ in parts)
+    shares = [each.weight / weight for each, *_ in parts]
+    rank = math.fsum(share * own for share, (_, _, own, _) in zip(shares, parts, strict=True))
+    interval = (math.nan, math.nan)
+    if all(answered for *_, answered in parts):
+        # The noise of the client's own answers, and that of the estimate they were asked about. The second is taken at
+        # the mixture's slope; a client with a much steeper distribution there has more.
+        noise = math.fsum(
+            share**2 * float(each.mechanism.variance(min(max(own, 0.0), 1.0))) / answered
+            for share, (each, _, own, answered) in zip(shares, parts, strict=True)
+        )
+        reach = two_sided_z(confidence_level) * math.sqrt(noise + pooled)
+        interval = max(0.0, rank - reach), min(1.0, rank + reach)
+    return ClientFacts(
+        name=name,
+        records=sum(each.records for each, *_ in parts),
+        asked=sum(asked for _, asked, *_ in parts),
+        epsilon=client.mechanism.epsilon,
+        truth_rate=client.mechanism.truth_rate,
+        weight=weight,
+        level=client.level,
+        local_rank=rank,
+        lying_rank=lying_rank(replace(client, weight=weight), level),
+        local_rank_interval=interval,
+    )
 
 
 def lying_rank(client: Client, level: float) -> float:
@@ -292,13 +235,28 @@ def lying_rank(client: Client, level: float) -> float:
     return push if push < min(level, 1.0 - level) else math.inf
 
 
-ANY_SHAPE = "whatever the distribution"
-SMOOTH = "if the values are continuous and their distribution is smooth around the quantile"
+Condition = Literal["any-shape", "smooth"]
+
+CONDITIONS: dict[Condition, str] = {
+    "any-shape": "whatever the distribution",
+    "smooth": "if the values are continuous and their distribution is smooth around the quantile",
+}
 """When an interval holds, in words."""
+
+NAMED_LEVELS = {0.25: "lower quartile", 0.5: "median", 0.75: "upper quartile"}
+
+
+def level_name(level: float) -> str:
+    """A level in words.
+
+    >>> level_name(0.5), level_name(0.9)
+    ('median', '0.9 quantile')
+    """
+    return NAMED_LEVELS.get(level, f"{level:g} quantile")
+
 
 LISTED = 5
 """Values of a declared grid that are listed one by one."""
-
 
 HEADLINES = {
     "estimate": "{}",
@@ -311,79 +269,197 @@ HEADLINES = {
 """What can stand first on a page, around its number; pages in other languages have words of their own."""
 
 
-def headline_parts(result: "QuantileResult") -> tuple[str, str]:
+@dataclass(frozen=True)
+class ShownInterval:
+    """One interval of a result as it is read."""
+
+    low: float
+    high: float
+    ends: tuple[str, str]
+    """The first and the last value that a declared grid leaves; without one, `rounded`."""
+    rounded: tuple[str, str]
+    """Both ends, rounded outward; an end of the stated range as it is, and no other end as one of these."""
+    drawn: tuple[float, float]
+    """The ends as numbers: those of a declared grid, or the interval's own."""
+    text: str
+    """As tables have it; one or two values of a grid are listed, and a quantile beyond the range is in no interval."""
+    estimate: str
+    """The estimate with the digits that this interval deserves, and as many as keep it inside."""
+    condition: str
+    """In words, when it holds as it is shown."""
+    condition_code: Condition | Literal["grid", ""]
+    width: float
+    """Decides how many digits are shown: twice the bounded side's width where the other side is open."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A result as it is read: every number and condition, computed once."""
+
+    kind: str
+    """What stands first on a page, one of `HEADLINES`."""
+    number: str
+    """The number in it; empty where it has none."""
+    headline: str
+    percent: str
+    own: ShownInterval
+    """The run's own interval; while the run is unfinished it may hold at the planned end only."""
+    anytime: ShownInterval | None
+    other: ShownInterval | None
+    first: ShownInterval
+    """The one that stands first: while the run is unfinished the anytime one, if there is one, and else `own`."""
+    values_left: str
+    """The values that a declared grid leaves of the first interval, if they are shown; else empty."""
+    undeclared: str
+    """Then `own` without the declaration, and when it holds; else empty."""
+    listed: str
+    """The first interval where there is room: up to `LISTED` values of a grid are listed."""
+    sentence: str
+    act: tuple[Caveat, ...]
+    """What a reader must act on before anything else."""
+    rest: tuple[Caveat, ...]
+    """All other caveats that are no standing remarks."""
+
+    @property
+    def is_so_far(self) -> bool:
+        """Whether the interval of an unfinished run stands first."""
+        return self.first is self.anytime
+
+    @property
+    def first_name(self) -> str:
+        """What the interval that stands first is called."""
+        return "anytime interval" if self.is_so_far else "interval"
+
+
+def shown_of(result: "QuantileResult") -> Shown:
+    """Everything that a reader sees of a result."""
+    codes = {one.code for one in result.caveats}
+    own = _interval(result, result.confidence_interval, result.condition)
+    anytime = None if result.anytime is None else _interval(result, result.anytime, result.anytime_condition)
+    other = None if result.other is None else _interval(result, result.other.interval, result.other.condition)
+    if other is not None and result.other is not None and result.other.at_planned_end:
+        other = replace(other, condition=f"{other.condition}, at the planned end only")
+    kind, number = _headline(result, codes, own, anytime if "unfinished" in codes and anytime else own)
+    headline = HEADLINES[kind].format(number)
+    own = replace(own, text=_table_text(result, own, headline))
+    anytime = None if anytime is None else replace(anytime, text=_table_text(result, anytime, headline))
+    first = anytime if "unfinished" in codes and anytime is not None else own
+    declared = first.condition_code == "grid"
+    left = grid_text(result.grid_values) if declared and result.located else ""
+    listed = left if (first.low, first.high) == (own.low, own.high) and len(result.grid_values or ()) <= LISTED else ""
+    act, rest = to_act_on_and_rest(result.caveats)
+    percent = percent_text(result.confidence_level)
+    return Shown(
+        kind=kind,
+        number=number,
+        headline=headline,
+        percent=percent,
+        own=own,
+        anytime=anytime,
+        other=other,
+        first=first,
+        values_left=left,
+        undeclared=undeclared_text(result, own) if declared else "",
+        listed=listed or first.text,
+        sentence=_sentence(result, codes, percent, own, first),
+        act=tuple(act),
+        rest=tuple(rest),
+    )
+
+
+def undeclared_text(result: "QuantileResult", own: ShownInterval) -> str:
+    """The interval without what was declared, and when it holds."""
+    return f"{' … '.join(own.rounded)}, {CONDITIONS[result.condition]}"
+
+
+def _interval(result: "QuantileResult", interval: tuple[float, float], code: Condition | None) -> ShownInterval:
+    """One interval of a result. A declared grid speaks of the result's own one, or of any that holds at every look."""
+    low, high = interval
+    open_low, open_high = low <= result.scale.low, high >= result.scale.high
+    width = high - low
+    if open_low != open_high:
+        width = 2.0 * ((high - result.estimate) if open_low else (result.estimate - low)) or width
+    limits = (result.scale.low, result.scale.high)
+    rounded = outward(low, width, up=False, limits=limits), outward(high, width, up=True, limits=limits)
+    ends, drawn, condition = rounded, (low, high), CONDITIONS[code] if code else ""
+    shown_code: Condition | Literal["grid", ""] = code or ""
+    if result.grid_values and (interval == result.confidence_interval or result.valid_at_every_look):
+        declared = parse_values(result.value_kind)
+        grid = Grid(declared.step or 1.0)
+        first, last = grid.ends(*grid.inside(low, high, *limits))
+        if math.isfinite(last - first):
+            ends, drawn = (plain(first), plain(last)), (first, last)
+            condition, shown_code = f"if every value is {declared.grid_in_words}", "grid"
+    estimate = plain(result.estimate) if result.grid_values else nearest_inside(result.estimate, ends, width, limits)
+    text = " … ".join(ends)
+    return ShownInterval(low, high, ends, rounded, drawn, text, estimate, condition, shown_code, width)
+
+
+def _table_text(result: "QuantileResult", one: ShownInterval, headline: str) -> str:
+    """An interval in a table: one or two values of a grid are listed; a quantile beyond the range is in none."""
+    if one.low == one.high in (result.scale.low, result.scale.high) and not result.located:
+        return headline
+    few = result.grid_values and len(result.grid_values) <= 2 and (one.low, one.high) == result.confidence_interval
+    return grid_text(result.grid_values) if few else one.text
+
+
+def _headline(result: "QuantileResult", known: set[str], own: ShownInterval, first: ShownInterval) -> tuple[str, str]:
     """What stands first on a page: one of `HEADLINES`, and the number in it, empty where it has none.
 
     A number that is not to be relied on is not printed large.
     """
-    low, high = result.confidence_interval
-    known, lost = {caveat.code for caveat in result.caveats}, (result.scale.low, result.scale.high)
-    if "range" in known and result.condition == ANY_SHAPE and low == high in lost:
-        return ("or_less", plain(low)) if low == lost[0] else ("above", plain(high))
-    one_side = result.condition == ANY_SHAPE and (low <= lost[0]) != (high >= lost[1])
-    if "range" in known and not one_side:
+    at_low, at_high = own.low <= result.scale.low, own.high >= result.scale.high
+    any_shape = result.condition == "any-shape"
+    if "range" in known and any_shape and own.low == own.high in (result.scale.low, result.scale.high):
+        return ("or_less", plain(own.low)) if at_low else ("above", plain(own.high))
+    if "range" in known and not (any_shape and at_low != at_high):
         return "beyond", ""
     if known & {"range", "half-open"} and "unbounded" not in known:
-        first, last = result.ends_shown(result.confidence_interval)
-        return ("or_less", last) if low <= lost[0] else ("or_more", first)
-    if not result.located:
-        return "not_located", ""
-    return "estimate", result.estimate_shown(result.first_interval)
+        return ("or_less", own.ends[1]) if at_low else ("or_more", own.ends[0])
+    return ("estimate", first.estimate) if result.located else ("not_located", "")
 
 
-def headline_of(result: "QuantileResult") -> str:
-    """What stands first on a page: the estimate, or in a few words why there is none."""
-    kind, number = headline_parts(result)
-    return HEADLINES[kind].format(number)
-
-
-def sentence_of(result: "QuantileResult") -> str:
+def _sentence(result: "QuantileResult", known: set[str], percent: str, own: ShownInterval, shown: ShownInterval) -> str:
     """What was estimated, the answer, its confidence and its condition; or, first, why there is no answer."""
-    what, low, high = result.estimand, *result.confidence_interval
-    percent = f"{100 * result.confidence_level:g}%"
-    shown = result.estimate_shown(result.confidence_interval)
-    first, last = result.ends_shown(result.confidence_interval)
-    known, condition = {caveat.code for caveat in result.caveats}, result.condition_shown
-    whole = " (the whole stated range)" if (low, high) == (result.scale.low, result.scale.high) else ""
-    if "range" in known and "unbounded" not in known and result.condition == ANY_SHAPE:
-        end, beyond = ("lower", "below") if low == result.scale.low else ("upper", "above")
-        where = f"is {first}, the {end} end" if low == high else f"lies between {first} and {last}, at the {end} end"
-        if low == high == result.scale.high:
-            return f"{what} lies above the stated range, which ends at {last}, with {percent} confidence, {ANY_SHAPE}."
-        return f"{what} {where} of the stated range, or {beyond} it, with {percent} confidence, {condition}."
+    what, (first, last), stated = result.estimand, own.ends, (result.scale.low, result.scale.high)
+    whole = " (the whole stated range)" if (own.low, own.high) == stated else ""
+    if "range" in known and "unbounded" not in known and result.condition == "any-shape":
+        if own.low == own.high == stated[1]:
+            sure = f"with {percent} confidence, {CONDITIONS[result.condition]}"
+            return f"{what} lies above the stated range, which ends at {last}, {sure}."
+        end, beyond = ("lower", "below") if own.low == stated[0] else ("upper", "above")
+        is_end = own.low == own.high
+        where = f"is {first}, the {end} end" if is_end else f"lies between {first} and {last}, at the {end} end"
+        return f"{what} {where} of the stated range, or {beyond} it, with {percent} confidence, {own.condition}."
     if "range" in known:
         return (
-            f"{what} probably lies outside the stated range: the answers point to its end, {shown}. The {percent} "
-            f"interval, {first} to {last}{whole}, is not to be relied on."
+            f"{what} probably lies outside the stated range: the answers point to its end, {own.estimate}. The "
+            f"{percent} interval, {first} to {last}{whole}, is not to be relied on."
         )
     if "unbounded" in known:
         sure = f"with {percent} confidence it lies anywhere from {first} to {last}{whole}"
         return f"{what} is not located by these answers: {sure}."
     if "half-open" in known:
-        bound, side = (f"{last} or less", "below") if low <= result.scale.low else (f"{first} or more", "above")
-        needs = f"with {percent} confidence, {condition}" if condition else f"with {percent} confidence"
-        return f"{what} is {bound} {needs}; these answers do not bound it from {side}."
+        bound, side = (f"{last} or less", "below") if own.low <= stated[0] else (f"{first} or more", "above")
+        return (
+            f"{what} is {bound} with {percent} confidence, {own.condition}; these answers do not bound it from {side}."
+        )
     if "not-located" in known:
         return (
             f"{what} was not located: the search had not settled when it ended, so the {percent} interval, {first} to "
             f"{last}, is not to be relied on."
         )
-    if result.interval_so_far is not None:
-        shown = result.estimate_shown(result.interval_so_far)
-        first, last = result.ends_shown(result.interval_so_far)
+    if shown is not own:
         return (
-            f"{what} is estimated at {shown} so far; the {percent} interval valid at any time runs from {first} to "
-            f"{last}, {result.first_condition}."
+            f"{what} is estimated at {shown.estimate} so far; the {percent} interval valid at any time runs from "
+            f"{shown.ends[0]} to {shown.ends[1]}, {shown.condition}."
         )
     if "unfinished" in known:
-        return f"{what} is estimated at {shown} so far; no interval is valid before the planned end yet."
-    runs = f"runs from {first} to {last}"
-    if result.grid_values and len(result.grid_values) <= LISTED:
-        runs = f"is {grid_text(result.grid_values)}"
-    ends = f"{what} is estimated at {shown}; the {percent} interval {runs}"
-    if not result.reliable:
-        return f"{ends}, and is not to be relied on."
-    return f"{ends}, {condition}." if condition else f"{ends}."
+        return f"{what} is estimated at {own.estimate} so far; no interval is valid before the planned end yet."
+    few = result.grid_values and len(result.grid_values) <= LISTED
+    runs = f"is {grid_text(result.grid_values)}" if few else f"runs from {first} to {last}"
+    end = f", {own.condition}" if result.reliable else ", and is not to be relied on"
+    return f"{what} is estimated at {own.estimate}; the {percent} interval {runs}{end}."
 
 
 def grid_text(values: Sequence[float] | None) -> str:
@@ -425,22 +501,25 @@ class Row(NamedTuple):
 
 def rows_of(result: "QuantileResult") -> list[Row]:
     """Every scalar fact, the most important first."""
-    percent = f"{100 * result.confidence_level:g}%"
+    shown = result.shown
+    first = result.rounds - result.averaged_rounds
+    rounds = f"{result.rounds:,}" + (f", the first {first:,} of them to find the place" if first else "")
+    if result.method.startswith("self-normalized"):  # only this estimate is an average of the others
+        rounds += f"; the last {result.averaged_rounds:,} are averaged" if first else ", all of them averaged"
     return [
         Row("estimand", "what", result.estimand, result.estimand),
-        Row("estimate", "estimate", result.estimate if result.located else None, result.headline),
-        *_interval_rows(result, percent),
-        *_reading_rows(result, percent),
-        Row("confidence_level", "confidence level", result.confidence_level, percent),
+        Row("estimate", "estimate", result.estimate if result.located else None, shown.headline),
+        *_interval_rows(result, shown),
+        Row("confidence_level", "confidence level", result.confidence_level, shown.percent),
         Row("method", "interval method", result.method, result.method),
         Row("target", "target", result.target, TARGETS[result.target]),
         Row("records", "records asked", result.records, f"{result.records:,}, each once in this run"),
-        Row("rounds", "rounds", result.rounds, _rounds_text(result)),
+        Row("rounds", "rounds", result.rounds, rounds),
         Row("averaged_rounds", "averaged rounds", result.averaged_rounds, f"{result.averaged_rounds:,}"),
         Row("design", "design", result.design, f"{result.design}, {result.mode} mode"),
         Row("mode", "mode", result.mode, result.mode),
         Row("missing", "missing values", result.missing, MISSING[result.missing]),
-        *_anytime_rows(result),
+        *_anytime_rows(shown.anytime, result.anytime_condition),
         *result.diagnostics,
         Row("level", "level", result.level, f"{result.level:g}"),
         Row("epsilon", "largest ε, this run", finite(result.epsilon), epsilon_text(result.epsilon)),
@@ -449,61 +528,39 @@ def rows_of(result: "QuantileResult") -> list[Row]:
     ]
 
 
-def _interval_rows(result: "QuantileResult", percent: str) -> list[Row]:
-    """The interval; where a declared grid leaves a few values of it, these first."""
-    low, high = result.confidence_interval
-    shown, name = result.interval_shown(result.confidence_interval), f"{percent} interval"
-    if not result.grid_values:
-        condition = f", {result.condition}" if result.condition else ""
-        return [
-            Row("confidence_interval", name, {"low": low, "high": high}, f"{shown}{condition}"),
-            Row("grid_values", "values left", None, ""),
+def _interval_rows(result: "QuantileResult", shown: Shown) -> list[Row]:
+    """The interval, the values of a declared grid before it; the other reading, and what the answers contradict."""
+    own, other, condition = shown.own, result.other, CONDITIONS[result.condition]
+    ends, name = {"low": own.low, "high": own.high}, f"{shown.percent} interval"
+    rows = [
+        Row("confidence_interval", name, ends, f"{own.text}, {condition}"),
+        Row("grid_values", "values left", None, ""),
+    ]
+    if result.grid_values:
+        left = grid_text(result.grid_values) if result.located else own.text
+        rows = [
+            Row("grid_values", name, list(result.grid_values), f"{left}, {own.condition}"),
+            Row("confidence_interval", "if it is not so", ends, undeclared_text(result, own)),
         ]
-    if result.located:
-        shown = grid_text(result.grid_values)
+    text, facts = "none", None
+    if other is not None and shown.other is not None:
+        text = f"{shown.other.text} ({other.method}), {shown.other.condition}; {other.how}"
+        facts = {"low": other.interval.low, "high": other.interval.high, "method": other.method}
+        facts |= {"condition": shown.other.condition, "how": other.how}
     return [
-        Row("grid_values", name, list(result.grid_values), f"{shown}, {result.condition_shown}"),
-        Row("confidence_interval", "if it is not so", {"low": low, "high": high}, result.undeclared),
-    ]
-
-
-def _rounds_text(result: "QuantileResult") -> str:
-    """How many, and what the first ones were for; only the self-normalised estimate is an average of the others."""
-    first = result.rounds - result.averaged_rounds
-    text = f"{result.rounds:,}" + (f", the first {first:,} of them to find the place" if first else "")
-    if result.method.startswith("self-normalized"):
-        text += f"; the last {result.averaged_rounds:,} are averaged" if first else ", all of them averaged"
-    return text
-
-
-def _reading_rows(result: "QuantileResult", percent: str) -> list[Row]:
-    """What was declared, the other reading of the same answers, and what they contradict."""
-    other, shown, facts = result.other, "none", None
-    if other is not None:
-        ends = " … ".join(result.ends_shown(other.interval))
-        shown = f"{ends} ({other.method}), {other.condition}; {other.how}"
-        facts = {
-            "low": other.interval.low,
-            "high": other.interval.high,
-            "method": other.method,
-            "condition": other.condition,
-            "how": other.how,
-        }
-    return [
-        Row("condition", "it holds", result.condition, result.condition),
-        Row("other_interval", f"other {percent} interval", facts, shown),
+        *rows,
+        Row("condition", "it holds", condition, condition),
+        Row("other_interval", f"other {name}", facts, text),
         Row("contradiction", "beside it", result.contradiction, result.contradiction),
-        Row("values", "values declared", result.values, result.values),
+        Row("value_kind", "values declared", result.value_kind, result.value_kind),
     ]
 
 
-def _anytime_rows(result: "QuantileResult") -> list[Row]:
-    if result.anytime is None:
+def _anytime_rows(anytime: ShownInterval | None, condition: Condition | None) -> list[Row]:
+    if anytime is None or condition is None:
         return []
-    low, high = result.anytime
-    ends = " … ".join(result.rounded_ends(result.anytime))
-    text = f"{ends}, however often it is looked at, {result.anytime_condition}"
-    return [Row("anytime_interval", "anytime interval", {"low": low, "high": high}, text)]
+    text = f"{' … '.join(anytime.rounded)}, however often it is looked at, {CONDITIONS[condition]}"
+    return [Row("anytime_interval", "anytime interval", {"low": anytime.low, "high": anytime.high}, text)]
 
 
 def shown_rows_of(result: "QuantileResult") -> list[Row]:
@@ -514,12 +571,12 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
         "grid_values": not result.grid_values,
         "other_interval": result.other is None,
         "contradiction": not result.contradiction,
-        "values": result.values == "any",
+        "value_kind": result.value_kind == "any",
         "anytime_interval": result.valid_at_every_look,
     }
     hidden |= {key for key, nothing in empty.items() if nothing}
     hidden |= {row.key for row in result.diagnostics if row.value is None}
-    if parse_values(result.values).step is not None and not result.method.startswith("smooth"):
+    if parse_values(result.value_kind).step is not None and not result.method.startswith("smooth"):
         hidden |= OF_THE_CURVE
     return [row for row in rows_of(result) if row.key not in hidden]
 

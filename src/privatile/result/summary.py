@@ -1,31 +1,23 @@
-"""From a run's state to its result: the estimand in words, both readings, the order of levels, the caveats.
+"""From what a run knows to its results: the estimand, both readings, the order of levels, what is unfinished, caveats.
 
-The two readings of a run as its result shows them: which stands first, the other one, and what is contradicted.
+`make_results` is the one function that makes results, for runs that go on, files and loops of one's own.
 
-A declared grid turns the any-shape interval into the values of the grid that it leaves; the interval stays beside
-them. The smooth one is left out: the declaration says that its condition is false.
-
-The change alarm of an open-ended run in its result (`inference.change`): a caveat to act on, and a row of facts.
-
-Several levels of one run: a higher level never has a lower quantile, and intervals that hold together may say so.
-
-The result of a run that has not ended: which of its intervals is valid at a time that somebody chose while looking.
+Which of two readings stands first follows from the options and the answers. A declared grid turns the any-shape
+interval into the values of the grid that it leaves; the interval stays beside them. The smooth one is left out: the
+declaration says that its condition is false.
 
 The fixed-time interval holds at the planned end. Whoever may choose when to stop can wait until it says what they like;
-the anytime interval holds at all rounds at once. One rule for pages, release records and `privatile verify`.
-
-From a run's state to its result: the estimand in words, the interval, the facts and the caveats.
+the anytime interval holds at all rounds at once.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from privatile.core.scale import Scale
-from privatile.core.text import moment
+from privatile.core.text import parts_of, percent_text
+from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings, parse_values
@@ -33,29 +25,104 @@ from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.any_shape import Grid
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
 from privatile.inference.reading import SUSPECT, Reading, as_displayed, read, straddled
-from privatile.inference.series import FALSE_ALARMS, Change, change
 from privatile.inference.trajectory import Trajectory
-from privatile.result.caveats import caveats, half_open, interval_caveats, not_located, one_sided, said_once
+from privatile.result.caveats import (
+    MORE,
+    Caveat,
+    caveat,
+    caveats,
+    interval_caveats,
+    most_important_first,
+    open_on_one_side,
+    said_once,
+)
 from privatile.result.diagnostics import diagnose, explain
 from privatile.result.result import (
-    Caveat,
     ConfidenceInterval,
     OtherReading,
     QuantileResult,
+    Results,
     in_units,
     interval_in_units,
 )
-from privatile.result.severity import most_important_first
-from privatile.result.shown import ANY_SHAPE, SMOOTH, Row, by_holder, client_facts, finite, outward, parts_of
+from privatile.result.shown import CONDITIONS, NAMED_LEVELS, Condition, Row, client_facts, outward
+from privatile.result.weeks import over_time
 
 MOST_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
 
 
+class LevelFacts(NamedTuple):
+    """What is known of one level of a run."""
+
+    plan: Plan
+    state: RoundState
+    trajectory: Trajectory
+    at_fixed_end: bool = True
+    """False for an open-ended run that goes on, or that somebody ended: no interval of an end fixed beforehand."""
+    over: bool = True
+    """Whether the design asks no more at this level."""
+    times: Sequence[float] | None = None
+    """When each round closed, in seconds since 1970; none where no file has kept it."""
+
+
+def make_results(
+    settings: ReportSettings,
+    levels: Sequence[LevelFacts],
+    *,
+    run: str,
+    date: str | None = None,
+    asked_as: ReportSettings | None = None,
+) -> tuple[QuantileResult | None, ...]:
+    """The results of all levels of a run as they stand; none where the quantile is still being searched for.
+
+    `asked_as` are the settings the run was asked with, where `settings` report the same answers in another way.
+    """
+    readings = [None if not one.state.averages.give_interval else _reading(settings, one, run, date) for one in levels]
+    known = [one for one in readings if one is not None]
+    ordered = rearranged(known) if len(known) == len(readings) else readings
+    later = None if asked_as is None else chosen_later(asked_as, settings)
+    found = []
+    for level, result in zip(levels, ordered, strict=True):
+        if result is not None and later is not None:
+            result = with_caveat(result, later)
+        found.append(result if result is None or level.over else unfinished(result, level.plan.rounds))
+    return tuple(found)
+
+
+def all_of(found: Sequence[QuantileResult | None]) -> Results:
+    """The results of all levels; refused where one has none."""
+    known = Results(result for result in found if result is not None)
+    if len(known) < len(found):
+        raise InputError("an interval needs at least two averaged rounds: the quantile is still being searched for.")
+    return known
+
+
+def _reading(settings: ReportSettings, level: LevelFacts, run: str, date: str | None) -> QuantileResult:
+    """The result of one level by itself."""
+    plan, state, trajectory, at_fixed_end, _, times = level
+    result = summarize(settings, plan, state, trajectory, run, at_fixed_end=at_fixed_end)
+    return replace(over_time(result, plan, state, trajectory, times), date=date)
+
+
+def chosen_later(asked: ReportSettings, now: ReportSettings) -> Caveat | None:
+    """The caveat where what is declared, or which interval stands first, is not what was asked; else none."""
+    changes = [
+        f"{name} {getattr(asked, name)}, now {getattr(now, name)}"
+        for name in ("value_kind", "interval")
+        if getattr(asked, name) != getattr(now, name)
+    ]
+    # Without a declaration the any-shape interval stands first anyway.
+    same = now.interval == "any-shape" and asked.interval == "default" and asked.value_kind == now.value_kind == "any"
+    if not changes or same:
+        return None
+    return caveat("chosen-later", changes=" and ".join(changes))
+
+
 class BothReadings(NamedTuple):
     """What a result says about its two readings."""
 
-    condition: str
+    condition: Condition
     other: OtherReading | None
     contradiction: str
     grid_values: tuple[float, ...] | None
@@ -67,31 +134,34 @@ def both_readings(
 ) -> BothReadings:
     """What stands beside the `interval` that is shown."""
     if reading.fit is None:
-        return BothReadings(SMOOTH, None, "", None, ())
+        return BothReadings("smooth", None, "", None, ())
     shown, any_shape, other = reading.shown, reading.shown.is_any_shape, None
     why = reading.contradiction or (SUSPECT if reading.suspect else "")
     if reading.other is not None:
-        other = _other(reading.other, SMOOTH if any_shape else ANY_SHAPE, settings, scale)
+        other = _other(reading.other, "smooth" if any_shape else "any-shape", settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.may_be_smooth
     contradiction = f"no smooth interval: {why}" if why and expected else ""
-    caveats = list(against_smooth(why, settings, shown.method))
+    found = list(against_smooth(why, settings, shown.method))
     values, level = None, level_each(settings.confidence_level, settings.joint)
     if any_shape and reading.crossed(level):
         contradiction = (
             "the answers contradict each other: some place the quantile above a value, others at or below a smaller one"
         )
-        text = (
-            f"{contradiction[0].upper()}{contradiction[1:]}. The interval spans both. By chance this happens in at "
-            f"most {100.0 * (1.0 - level):.3g}% of runs; otherwise some answers are not what was asked for."
+        found.append(
+            caveat(
+                "contradiction",
+                "answers",
+                what=capitalized(contradiction),
+                percent=percent_text(1.0 - level, 3),
+            )
         )
-        caveats.append(Caveat("contradiction", text))
     if any_shape:
-        values, off_grid = grid_values(settings.values, interval, scale)
+        values, off_grid = grid_values(settings.value_kind, interval, scale)
         if off_grid:
             contradiction = off_grid
-            caveats.append(Caveat("contradiction", off_grid[0].upper() + off_grid[1:] + "."))
-    return BothReadings(ANY_SHAPE if any_shape else SMOOTH, other, contradiction, values, tuple(caveats))
+            found.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
+    return BothReadings("any-shape" if any_shape else "smooth", other, contradiction, values, tuple(found))
 
 
 def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[Caveat]:
@@ -100,30 +170,18 @@ def against_smooth(why: str, settings: ReportSettings, method: str) -> Iterator[
     Too little information is known before anyone is asked, and a dry run says it so.
     """
     if why and method.startswith(ANY_SHAPE_METHOD) and settings.declared.continuous:
-        text = f"The values were declared continuous, but {why}. The interval is the one that holds {ANY_SHAPE}."
-        yield Caveat("declaration", text)
+        yield caveat("declaration", why=why, condition=CONDITIONS["any-shape"])
     elif why and method.startswith("smooth"):
-        text = f"The smooth interval is not to be relied on: {why}. The interval any-shape holds {ANY_SHAPE}."
-        yield Caveat("contradiction", text)
+        yield caveat("contradiction", "smooth", why=why, condition=CONDITIONS["any-shape"])
 
 
-def may_stand_beside(result: QuantileResult, *, moved: bool) -> bool:
-    """Whether a smooth interval of one week may stand beside a result.
-
-    Not where the quantile is not located, where a declared grid says that the values are not continuous, or where the
-    answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
-    time, and says nothing against the weeks, each of which has its own.
-    """
-    return result.located and (moved or not result.contradiction) and parse_values(result.values).may_be_smooth
-
-
-def _other(inference: Inference, condition: str, settings: ReportSettings, scale: Scale) -> OtherReading:
+def _other(inference: Inference, condition: Condition, settings: ReportSettings, scale: Scale) -> OtherReading:
     interval = interval_in_units(as_displayed(inference, settings, scale), scale, settings.confidence_level)
     how, looked_at = f"the option interval {inference.method} shows it first", settings.until_width is not None
     if looked_at:
         how = (
             "a run declared continuous stops by it"
-            if condition == SMOOTH
+            if condition == "smooth"
             else "a run that declares nothing stops by it"
         )
     return OtherReading(interval, inference.method, condition, how, looked_at)
@@ -167,51 +225,14 @@ def one_of(values: Sequence[float] | None, estimate: float) -> float:
     return min(values, key=lambda value: abs(value - estimate)) if values else estimate
 
 
-def change_found(plan: Plan, state: RoundState, trajectory: Trajectory) -> Change:
-    """What the answers of an open-ended run say about a change."""
-    weights = np.array([client.weight for client in plan.clients])
-    return change(trajectory.by_client, weights, state.round - state.averages.rounds)
+def with_caveat(result: QuantileResult, found: Caveat) -> QuantileResult:
+    """The result with one more caveat, in its place."""
+    return replace(result, caveats=most_important_first(found, *result.caveats))
 
 
-def is_series(intervals: Iterable[object]) -> bool:
-    """Whether the weeks show a change: more than one of them has an interval. `intervals` has none for the others.
-
-    >>> is_series([(1.0, 2.0), None]), is_series([(1.0, 2.0), None, (3.0, 4.0)])
-    (False, True)
-    """
-    return sum(interval is not None for interval in intervals) > 1
-
-
-def with_change(
-    result: QuantileResult, found: Change, times: Sequence[float] = (), *, series: bool = False
-) -> QuantileResult:
-    """The result of an open-ended run with what its answers say about a change.
-
-    `times` says when each round closed, in seconds since 1970, where a file has kept it. `series` says that a series
-    over weeks stands beside the result (`server.periods`): the caveat points to it.
-    """
-    way = "up" if found.jump > 0.0 else "down"
-    since = moment(times[found.round - 1]) if found.alarm and 0 < found.round <= len(times) else None
-    when = f"since about round {found.round:,}"
-    when += f" ({since[:16].replace('T', ' ')} UTC)" if since else ""
-    shown = f"moved {way}, {when}" if found.alarm else "no sign of one"
-    facts = {
-        "alarm": found.alarm,
-        "log_evidence": finite(found.log_evidence),
-        "round": found.round if found.alarm else None,
-        "since": since,
-        "jump": found.jump if found.alarm else None,
-    }
-    result = replace(result, diagnostics=(*result.diagnostics, Row("change", "change", facts, shown)))
-    if not found.alarm:
-        return result
-    text = (
-        f"The quantile has moved {way} during the run, {when}: the share of values below the questions has changed by "
-        f"{abs(found.jump):.2g} since then. Estimate and interval mix both times; "
-        f"{'read the series over weeks in its report, or begin' if series else 'begin'} a new run. Without a "
-        f"change such an alarm comes in at most {100.0 * FALSE_ALARMS:g}% of studies, however long they are."
-    )
-    return replace(result, caveats=most_important_first(Caveat("moved", text), *result.caveats))
+def capitalized(text: str) -> str:
+    """A text whose first letter is a capital one."""
+    return text[:1].upper() + text[1:]
 
 
 def rearranged(results: Sequence[QuantileResult]) -> tuple[QuantileResult, ...]:
@@ -284,7 +305,7 @@ def _with_ends(
         return result
     low, high = interval
     inside = min(max(result.estimate, low), high)
-    values, off_grid = grid_values(result.values, interval, result.scale) if result.grid_values else (None, "")
+    values, off_grid = grid_values(result.value_kind, interval, result.scale) if result.grid_values else (None, "")
     # Ends may come from another level.
     whence = Row(
         "order",
@@ -308,15 +329,16 @@ def _with_ends(
 
 def _about_the_ends(result: QuantileResult, interval: ConfidenceInterval, off_grid: str) -> tuple[Caveat, ...]:
     """The caveats, those about open ends written for this interval."""
-    kept = [caveat for caveat in result.caveats if caveat.code not in ("unbounded", "one-sided", "half-open")]
-    codes = {caveat.code for caveat in result.caveats}
+    kept = [one for one in result.caveats if one.code not in ("unbounded", "one-sided", "half-open")]
+    codes = {one.code for one in result.caveats}
     at_low, at_high = interval.low <= result.scale.low, interval.high >= result.scale.high
     if "unbounded" in codes:
-        kept.append(not_located(interval == (result.scale.low, result.scale.high)))
+        whole = interval == (result.scale.low, result.scale.high)
+        kept.append(caveat("unbounded", "whole" if whole else "ordered", helps=MORE))
     elif at_low != at_high and codes & {"one-sided", "half-open"}:
-        kept.append((half_open if "half-open" in codes else one_sided)("lower" if at_low else "upper"))
+        kept.append(open_on_one_side("half-open" if "half-open" in codes else "one-sided", at_low=at_low))
     if off_grid:
-        kept.append(Caveat("contradiction", f"{off_grid[0].upper()}{off_grid[1:]}."))
+        kept.append(caveat("contradiction", "grid", what=capitalized(off_grid)))
     return most_important_first(*kept)
 
 
@@ -330,12 +352,7 @@ def _crossings_said(results: list[QuantileResult]) -> list[QuantileResult]:
     found = list(results)
     for place, others in crossed.items():
         levels = ", ".join(f"{results[other].level:g}" for other in others)
-        text = (
-            f"The estimate crossed that of level {levels}: by chance the estimate of a higher level is the lower one. "
-            "Quantiles never cross; the intervals say how little is known."
-        )
-        caveats = most_important_first(*found[place].caveats, Caveat("crossing", text))
-        found[place] = replace(found[place], caveats=caveats)
+        found[place] = with_caveat(found[place], caveat("crossing", levels=levels))
     return found
 
 
@@ -359,28 +376,20 @@ def _ordered_inference(results: Sequence[QuantileResult], place: int, center: fl
 def unfinished(result: QuantileResult, planned: int) -> QuantileResult:
     """The result with the caveat that its design would have gone on, for at most `planned` rounds; 0: without end."""
     if not planned:
-        text = f"The run goes on; {result.records:,} have answered so far. Its interval is valid at any time."
-        return replace(result, caveats=most_important_first(Caveat("goes-on", text), *result.caveats))
-    text = f"The run is unfinished: {result.rounds:,} of at most {planned:,} rounds. "
-    if result.valid_at_every_look:
-        text += "Its interval is valid at any time."
-    else:
-        percent = f"{100 * result.confidence_level:g}%"
-        text += (
-            f"The {percent} interval holds at the planned end only, not at a time that somebody chose while looking. "
-        )
-        if result.anytime is None:
-            text += "No interval is valid at such a time yet."
-        else:
-            low, high = result.ends_shown(result.anytime)
-            text += f"Valid at such a time is the anytime interval, {low} to {high}."
+        return with_caveat(result, caveat("goes-on", records=result.records))
+    variant, (low, high) = "always", ("", "")
+    if not result.valid_at_every_look:
+        variant = "no-interval" if result.anytime is None else "anytime"
+        low, high = ("", "") if result.shown.anytime is None else result.shown.anytime.ends
+    percent = percent_text(result.confidence_level)
+    why = caveat("unfinished", variant, rounds=result.rounds, most=planned, percent=percent, low=low, high=high)
     other = result.other
     # The smooth one holds at the end only, unless the run stops by its width; the any-shape one may be the anytime
     # interval, which stands first.
     if other is not None and not other.at_every_look:
         left_out = result.valid_at_every_look or other.interval == result.anytime
-        other = None if left_out else other._replace(condition=f"{other.condition}, at the planned end only")
-    return replace(result, other=other, caveats=most_important_first(Caveat("unfinished", text), *result.caveats))
+        other = None if left_out else other._replace(at_planned_end=True)
+    return with_caveat(replace(result, other=other), why)
 
 
 FIRST_LOOK = 10
@@ -429,7 +438,7 @@ def summarize(
         records=sum(state.asked),
         design=settings.design,
         mode=plan.mode,
-        clients=by_holder(plan, state, settings.confidence_level, facts) if divided else facts,
+        clients=client_facts(plan, state, settings.confidence_level, by_holder=True) if divided else facts,
         classes=facts if divided else (),
         caveats=most_important_first(
             *both.caveats,
@@ -445,13 +454,13 @@ def summarize(
         scale=plan.scale,
         diagnostics=tuple(rows),
         anytime=anytime,
-        anytime_condition="" if sequence is None else ANY_SHAPE if sequence.is_any_shape else SMOOTH,
+        anytime_condition=None if sequence is None else "any-shape" if sequence.is_any_shape else "smooth",
         valid_at_every_look=reading.valid_at_every_look,
         explanation=explain(settings, plan, state, trajectory, reading),
         condition=both.condition,
         other=both.other,
         contradiction=both.contradiction,
-        values=settings.values,
+        value_kind=settings.value_kind,
         grid_values=both.grid_values,
         missing=settings.missing,
         column=settings.value,
@@ -500,7 +509,7 @@ def common_level(plan: Plan) -> float:
 def estimand_in_words(settings: ReportSettings, plan: Plan) -> str:
     """Which quantile of which mixture: changing the weights changes it when the clients differ."""
     level = common_level(plan)
-    name = {0.25: " (the lower quartile)", 0.5: " (the median)", 0.75: " (the upper quartile)"}.get(level, "")
+    name = f" (the {NAMED_LEVELS[level]})" if level in NAMED_LEVELS else ""
     value = settings.value + (f", dithered by ±{settings.dither / 2:g}," if settings.dither else "")
     words = f"The {level:.6g} quantile{name} of {value}"
     if settings.survey is not None:

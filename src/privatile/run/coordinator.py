@@ -15,20 +15,21 @@ the counts how many came. When a round closes is decided by numbers of people an
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from privatile.core.messages import LARGEST_LENGTH, Question
+from privatile.core.text import moment
 from privatile.errors import ProtocolError, StoreError
 from privatile.estimator.open_ended import OpenPlan, Reason
 from privatile.estimator.plan import Ask, Plan, RoundState, as_sent, begin, difference, slack, step
 from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
-from privatile.result.result import QuantileResult
-from privatile.result.summary import narrow_enough, rearranged, summarize, unfinished
-from privatile.run.periods import with_times
-from privatile.run.run_file import RunStore, Statement, StoredRound, opening
+from privatile.result.result import QuantileResult, Results
+from privatile.result.summary import LevelFacts, all_of, make_results, narrow_enough
+from privatile.run.run_file import ClientTotals, RunStore, Statement, StoredRound, opening
 
 
 class LevelRound(NamedTuple):
@@ -82,6 +83,11 @@ class Track:
         if not isinstance(self.plan, OpenPlan):
             return True
         return self.plan.is_reached(self.state) or self.why_ended == "date"
+
+    @property
+    def facts(self) -> LevelFacts:
+        """What a result needs."""
+        return LevelFacts(self.plan, self.state, self.trajectory, self.at_fixed_end, self.ask is None, self.times)
 
     def _stops(self, boundary_shift: float = 0.0) -> bool:
         """Whether the run stops here by its width; `boundary_shift` makes that easier, or, below zero, harder."""
@@ -158,6 +164,110 @@ def has_interval(tracks: Sequence[Track]) -> bool:
     return all(track.state.averages.give_interval for track in tracks)
 
 
+class RunSource(Protocol):
+    """Where a run's rounds are read from: its file, or `StoredRun`."""
+
+    path: str
+    run: str
+    spec: RunSpec
+    created: float
+
+    @property
+    def date(self) -> str | None:
+        """When the run began, as results tell it."""
+
+    @property
+    def finished(self) -> float | None:
+        """When it was over, in seconds since 1970; none while it goes on."""
+
+    @property
+    def why_ended(self) -> Reason | None:
+        """Why an open-ended run is over."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Read as of one moment."""
+
+    def rounds(self, level_index: int = 0, after: int = 0) -> Iterable[StoredRound]:
+        """The rounds of one level, in order, from round `after` + 1 on."""
+
+    def open_round(self) -> list[StoredRound]:
+        """What was written to be asked next, one entry per level that is not over."""
+
+    def unreadable(self, why: str) -> StoreError:
+        """The error for rounds that the design would not have asked."""
+
+
+@dataclass
+class StoredRun:
+    """A run that is over, as plain data: what a page of it needs when its file may be gone."""
+
+    run: str
+    spec: RunSpec
+    created: float
+    finished: float | None
+    why_ended: Reason | None
+    kept: tuple[StoredRound, ...]
+    """By level and round."""
+    path: str = "this run"
+
+    @property
+    def date(self) -> str | None:
+        """When the run began, as results tell it."""
+        return moment(self.created)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """It never changes."""
+        return nullcontext()
+
+    def rounds(self, level_index: int = 0, after: int = 0) -> list[StoredRound]:
+        """The rounds of one level, in order, from round `after` + 1 on."""
+        return [one for one in self.kept if one.level_index == level_index and one.round > after]
+
+    def open_round(self) -> list[StoredRound]:
+        """None."""
+        return []
+
+    def unreadable(self, why: str) -> StoreError:
+        """The error for rounds that the design would not have asked."""
+        return StoreError(f"{self.path} does not replay: {why}")
+
+
+def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRound], None]) -> bool:
+    """Bring all levels to where a source is at one moment; whether it has the open round.
+
+    `seen` is called after every round that is new. Refused where the design would not have asked so on any machine.
+    """
+    try:
+        with source.snapshot():
+            for index, track in enumerate(tracks):
+                for stored in source.rounds(index, after=track.state.round):
+                    track.replay(stored)
+                    seen(stored)
+            done = max(track.state.round for track in tracks)
+            written = {one.level_index: one.ask for one in source.open_round() if one.round == done + 1}
+            over = written or source.finished is not None
+            for index, track in enumerate(tracks):
+                if index in written and track.state.round == done:
+                    track.take(written[index])
+                elif over or track.state.round < done:  # levels that are not asked any more are over
+                    track.end(source.why_ended)
+    except ProtocolError as error:
+        raise source.unreadable(str(error)) from None
+    return bool(written)
+
+
+def client_totals(tracks: Sequence[Track]) -> dict[str, ClientTotals]:
+    """What every client was asked and has answered so far."""
+    found: dict[str, ClientTotals] = {}
+    for track in tracks:
+        state = track.state
+        for k, client in enumerate(track.plan.clients):
+            here = (client.records - state.records[k].left, state.asked[k], state.silent[k])
+            before = found.get(client.name, (0, 0, 0))
+            found[client.name] = ClientTotals(*map(sum, zip(before, here, strict=True)))
+    return found
+
+
 def new_run_name() -> str:
     """A name that no other run has."""
     return f"run-{secrets.token_hex(8)}"
@@ -166,29 +276,18 @@ def new_run_name() -> str:
 class Coordinator:
     """Runs a specification round by round; rounds that the file already holds are replayed first."""
 
-    def __init__(self, store: RunStore, spec: RunSpec | None = None) -> None:
-        """`spec` may report the same answers in another way (`RunSpec.reported_as`)."""
+    def __init__(self, store: RunStore, spec: RunSpec | None = None, *, keep: bool = False) -> None:
+        """`spec` may report the same answers in another way (`RunSpec.reported_as`); `keep` is for `stored_run`."""
         self.store = store
         self.spec: RunSpec = spec or store.spec
         self.run = store.run
         self.tracks = [Track(self.spec, index) for index in range(len(self.spec.levels))]
-        try:
-            with store.snapshot():
-                for stored in store.all_rounds():
-                    self.tracks[stored.level_index].replay(stored)
-                self._replay_open_round()
-        except ProtocolError as error:
-            raise store.unreadable(str(error)) from None
+        self._kept: list[StoredRound] | None = [] if keep else None
+        self._written = replay(store, self.tracks, self._keep)
 
-    def _replay_open_round(self) -> None:
-        """Ask again what was written to be asked; levels that the file does not ask any more are over."""
-        written = {one.level_index: one.ask for one in self.store.open_round() if one.round == self.done + 1}
-        for index, track in enumerate(self.tracks):
-            if index in written and track.state.round == self.done:
-                track.take(written[index])
-            elif written or self.store.finished is not None or track.state.round < self.done:
-                track.end(self.store.why_ended)
-        self._written = bool(written)
+    def _keep(self, stored: StoredRound) -> None:
+        if self._kept is not None:
+            self._kept.append(stored)
 
     @property
     def done(self) -> int:
@@ -197,13 +296,13 @@ class Coordinator:
 
     @property
     def asked(self) -> dict[str, int]:
-        """Records that complete rounds have asked of every client, less those that are known not to have answered."""
-        names = [client.name for client in self.spec.clients]
-        found = dict.fromkeys(names, 0)
-        for track in self.tracks:
-            for client, records in zip(track.plan.clients, track.state.records, strict=True):
-                found[client.name] += client.records - records.left
-        return found
+        """Records that complete rounds have asked of every client, as in `ClientTotals`."""
+        return {name: one.asked for name, one in self.clients.items()}
+
+    @property
+    def clients(self) -> dict[str, ClientTotals]:
+        """What complete rounds have asked of every client, and what it has answered."""
+        return client_totals(self.tracks)
 
     @property
     def planned(self) -> int:
@@ -264,27 +363,22 @@ class Coordinator:
         now = self.store.append(stored, [*also, *self._opening()])
         for one in stored:
             self.tracks[one.level_index].times.append(now)
+            self._keep(one._replace(at=now))
 
     def result(self, level_index: int = 0) -> QuantileResult:
         """The result of one level so far."""
-        return self._as_it_stands(level_index, self._summary(level_index))
+        return self.results()[level_index]
 
-    def _summary(self, level_index: int) -> QuantileResult:
-        track = self.tracks[level_index]
-        result = summarize(
-            self.spec, track.plan, track.state, track.trajectory, self.run, at_fixed_end=track.at_fixed_end
-        )
-        result = with_times(result, track.plan, track.state, track.trajectory, track.times)
-        return replace(result, date=self.store.date)
+    def results(self) -> Results:
+        """The results of all levels so far; refused while the quantile of one is still being searched for."""
+        levels = [track.facts for track in self.tracks]
+        return all_of(make_results(self.spec, levels, run=self.run, date=self.store.date, asked_as=self.store.spec))
 
-    def _as_it_stands(self, level_index: int, result: QuantileResult) -> QuantileResult:
-        track = self.tracks[level_index]
-        return result if track.ask is None else unfinished(result, track.plan.rounds)
-
-    def results(self) -> tuple[QuantileResult, ...]:
-        """The results of all levels so far, beside each other (`result.rearrangement`)."""
-        found = rearranged([self._summary(index) for index in range(len(self.tracks))])
-        return tuple(self._as_it_stands(index, result) for index, result in enumerate(found))
+    def stored_run(self) -> StoredRun:
+        """All rounds as plain data, which outlives the file; of a coordinator that keeps them."""
+        store = self.store
+        kept = tuple(sorted(self._kept or (), key=lambda stored: stored[:2]))
+        return StoredRun(self.run, store.spec, store.created, store.finished, store.why_ended, kept)
 
     def finish(self, why: Reason | None = None) -> None:
         """Mark the run as complete; refused while a level has a round left.

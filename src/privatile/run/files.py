@@ -6,6 +6,7 @@ Files that people write (TOML) are read with `core/decoding.py`, which reports a
 import contextlib
 import json
 import os
+import stat
 from pathlib import Path
 from typing import TypeVar
 
@@ -72,3 +73,24 @@ def unwritable(path: Path, error: OSError) -> StoreError:
 def _reason(error: OSError) -> str:
     """What the operating system says."""
     return os.strerror(error.errno) if error.errno else type(error).__name__
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create a file that only its owner can read; never overwrite one."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InputError(f"{path} exists already and holds secrets: move it away first.") from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def broken_mode(path: Path) -> list[str]:
+    """What is wrong with a private file's permissions; empty when nothing is."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return [f"{path}: a private key must be readable by its owner alone (chmod 600); its mode is {mode:04o}."]
+    return []

@@ -122,7 +122,7 @@ def writer_lives(rows: list[tuple[Any, ...]]) -> bool | None:
 def run_lives(store: RunStore) -> bool | None:
     """Whether a process continues a run: by its folder's lock, else by its file; None where it cannot be known.
 
-    One rule for `status`, `check`, `watch` and dashboard.
+    One rule for `status`, `check` and dashboard.
     """
     facts = folder_facts(Path(store.path).parent)
     if facts is not None:

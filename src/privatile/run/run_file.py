@@ -144,7 +144,7 @@ class RunStore:
         self._writes = writes
         self.path = path
         try:
-            row = connection.execute("SELECT version, program, id, spec, digest, created, finished FROM run").fetchone()
+            row = connection.execute("SELECT version, program, id, spec, digest, created FROM run").fetchone()
         except sqlite3.DatabaseError:
             raise StoreError(f"{path} is damaged and cannot be read. Restore it from a backup.") from None
         self.version: str = row[0]
@@ -153,7 +153,6 @@ class RunStore:
         """The digest of its sources."""
         self.run: str = row[2]
         self.created: float = row[5]
-        self.finished: float | None = row[6]
         self._last: float | None = None
         try:
             self.spec = RunSpec.from_json(row[3])
@@ -217,19 +216,6 @@ class RunStore:
                 # Rows out of order, which one statement finds and another does not.
                 raise StoreError(f"{path} is damaged and cannot be read. Restore it from a backup.")
             yield cls(connection, str(path), writes=False)
-
-    def to_bytes(self) -> bytes:
-        """A copy of the whole file, which outlives it."""
-        copy = bytearray(self._connection.serialize())
-        copy[18:20] = b"\x01\x01"  # not in write-ahead mode, which a database in memory does not have
-        return bytes(copy)
-
-    @classmethod
-    def from_bytes(cls, copy: bytes) -> Self:
-        """Read a copy that `to_bytes` made."""
-        connection = sqlite3.connect(":memory:")
-        connection.deserialize(copy)
-        return cls(connection, ":memory:", writes=False)
 
     @staticmethod
     def is_blank(path: str | Path) -> bool:
@@ -354,6 +340,12 @@ class RunStore:
         return {name: ClientTotals(*row) for name, *row in zip(names, asked, answered, silent, strict=True)}
 
     @property
+    def finished(self) -> float | None:
+        """When the run was over, by what the file has now: another process may have ended it."""
+        at: float | None = self.query("SELECT finished FROM run")[0][0]
+        return at
+
+    @property
     def why_ended(self) -> Reason | None:
         """Why an open-ended run is over; none while it goes on, and for all other runs."""
         rows = self.query("SELECT why FROM ending")
@@ -375,7 +367,6 @@ class RunStore:
 
         Rounds that are not written yet, and what the caller keeps with them, go into the same transaction (`append`).
         """
-        now = time.time()
         ending: list[Statement] = [] if why is None else [(ENDING, ()), ("INSERT INTO ending VALUES (?)", (why,))]
         # The open round, the writer (server.writer) and the ledger's link belong to a run that continues.
         self.append(
@@ -383,21 +374,20 @@ class RunStore:
             [
                 *also,
                 *ending,
-                ("UPDATE run SET finished = ?", (now,)),
+                ("UPDATE run SET finished = ?", (time.time(),)),
                 ("DELETE FROM open_round", ()),
                 ("DROP TABLE IF EXISTS writer", ()),
                 ("DROP TABLE IF EXISTS ledger", ()),
             ],
         )
-        self.finished = now
 
     def close(self) -> None:
         """Close the file. A finished run is complete in its one file, which people copy: its log is folded in.
 
         Where somebody has the file open, the log stays beside it, empty.
         """
-        if self.finished is not None and self._writes:
-            with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, StoreError):
+            if self._writes and self.finished is not None:
                 self._connection.execute("PRAGMA busy_timeout = 1000")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._connection.execute("PRAGMA busy_timeout = 0")

@@ -1,6 +1,6 @@
 """What state a run is in and what is wrong with it now, read from its file.
 
-One rule for `/health`, `status`, `check`, `watch`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
+One rule for `/health`, `status`, `check`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
 `paused`, `no news` (no process is known, and no round came for a while) or `running`. What can be wrong:
 
     quarantined   a client's answers do not count until the organizer decides
@@ -25,6 +25,7 @@ from privatile.core.extensions import Extension, of_file
 from privatile.core.text import duration
 from privatile.errors import StoreError
 from privatile.estimator.plan import Plan, RoundState
+from privatile.run.locks import run_lives
 from privatile.run.run_file import RunStore, Statement
 
 KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
@@ -76,11 +77,42 @@ class Alarm(NamedTuple):
         return f"waiting for {self.client}" if self.kind == "waiting" else ": ".join(filter(None, self[:2]))
 
 
+class Event(NamedTuple):
+    """Something that happened."""
+
+    at: float
+    kind: str
+    client: str | None
+    round: int | None
+    text: str
+
+
 class Badge(NamedTuple):
     """A run's state in a word and in a few."""
 
     kind: str
     text: str
+
+
+class RunState(NamedTuple):
+    """A run's state, as of one moment of its file."""
+
+    word: str
+    alarms: tuple[Alarm, ...]
+    """What is wrong now, the worst first."""
+    alive: bool | None
+    """Whether a process continues the run; none where it cannot be known."""
+    silent: dict[str, int]
+    """Rounds in a row without an answer, by client."""
+    quarantined: dict[str, str]
+    """Why, by client."""
+    heard: dict[str, float]
+    """When each client was heard last, in seconds since 1970; those that never were are left out."""
+
+    @property
+    def badge(self) -> Badge:
+        """The worst alarm, else the state itself; how many more clients have the same is added."""
+        return badge(self.word, self.alarms)
 
 
 class LevelState(Protocol):
@@ -93,6 +125,22 @@ class LevelState(Protocol):
     @property
     def state(self) -> RoundState:
         """Where the rounds led."""
+
+
+def read_state(store: RunStore, levels: Sequence[LevelState], *, now: float | None = None) -> RunState:
+    """What state a run is in, by its file, and by its folder where that is a federation's."""
+    with store.snapshot():
+        silent, alive = silent_rounds(levels), run_lives(store)
+        alarms = tuple(read_alarms(store, silent, alive=alive, now=now))
+        word = run_state(store, alarms, alive=alive, now=now)
+        quarantined = dict(store.query("SELECT client, reason FROM quarantined"))
+        return RunState(word, alarms, alive, silent, quarantined, dict(store.query("SELECT client, at FROM heard")))
+
+
+def last_events(store: RunStore, most: int = 1_000_000) -> tuple[Event, ...]:
+    """The last events of a run, oldest first."""
+    rows = store.query("SELECT at, kind, client, round, text FROM events ORDER BY rowid DESC LIMIT ?", (most,))
+    return tuple(Event(*row) for row in reversed(rows))
 
 
 def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
@@ -110,7 +158,7 @@ def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
 
 def is_finished(store: RunStore) -> bool:
     """Whether the run is over, by what its file says now: another process may have ended it."""
-    return store.query("SELECT finished FROM run")[0][0] is not None
+    return store.finished is not None
 
 
 def is_aborted(store: RunStore) -> bool:

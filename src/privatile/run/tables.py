@@ -24,7 +24,7 @@ from typing import NamedTuple
 from privatile import __version__
 from privatile.core.extensions import STUDY_FILE, of_file, of_organization, of_path
 from privatile.core.sqlite_types import is_as_declared, wrong_column
-from privatile.core.text import printable
+from privatile.core.text import READS_EARLIER_FORMATS, printable
 from privatile.errors import StoreError
 
 
@@ -117,7 +117,8 @@ def try_lock(handle: int, *, shared: bool = False) -> bool:
     return True
 
 
-FORMAT = 3
+FORMAT = 4
+"""4: the declaration about the values is called `value_kind` in the specification."""
 
 ASKED = """level INTEGER NOT NULL, round INTEGER NOT NULL, stage TEXT NOT NULL, query REAL NOT NULL,
            sent REAL NOT NULL, lengths TEXT NOT NULL, step REAL NOT NULL, averaged INTEGER NOT NULL"""
@@ -180,7 +181,8 @@ def check_file(look: sqlite3.Connection, path: str | Path) -> None:
         writer = named(facts["version"], facts.get("program")) if "version" in facts else "an earlier privatile"
         raise StoreError(
             f"{path} holds a run of another format, {facts['format']!r:.20}: {writer} wrote it, and this is "
-            f"{named(__version__, program())}, which reads format {FORMAT}. Read it with the version that wrote it."
+            f"{named(__version__, program())}, which reads format {FORMAT}. Commit {READS_EARLIER_FORMATS} of "
+            "privatile reads earlier formats."
         )
     try:
         extension = of_file(look.execute)

@@ -311,7 +311,7 @@ class DisplayedIntervals(NamedTuple):
 def settings_of(cell: AutoCell, plan: AutoPlan | StraddlePlan) -> ReportSettings:
     """The defaults of a result of a design, for a cell."""
     values = "any" if isinstance(plan, StraddlePlan) else "continuous"
-    return ReportSettings("simulated values", (cell.level,), values=values)
+    return ReportSettings("simulated values", (cell.level,), value_kind=values)
 
 
 def displayed_intervals(
@@ -442,14 +442,14 @@ class DefaultCell:
     level: float
     low: float
     high: float
-    values: str = "any"
+    value_kind: str = "any"
     scale: Literal["linear", "log"] = "linear"
     confidence_level: float = 0.95
     critical: ClassVar[None] = None
     critical_beside: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        parse_values(self.values)
+        parse_values(self.value_kind)
         if self.scale == "log" and self.low <= 0.0:
             raise InputError(f"a log scale needs a range above zero; got {self.low:g} to {self.high:g}.")
         if not self.low <= self.truth <= self.high:
@@ -490,7 +490,7 @@ class DefaultCell:
         plain: dict[str, Any] = {
             "populations": [plain_population(population) for population in self.populations],
             **{name: getattr(self, name) for name in ("truth_rates", "weights", "records", "level", "low", "high")},
-            **{name: getattr(self, name) for name in ("values", "scale")},
+            **{name: getattr(self, name) for name in ("value_kind", "scale")},
         }
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
@@ -499,7 +499,7 @@ class DefaultCell:
         digest = hashlib.sha256(f"{seed}:{self.key}:{index}".encode()).digest()
         rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
         to_units = np.exp if self.scale == "log" else np.asarray
-        return simulate_results(self.working, self.values, runs, rng, self.confidence_level, to_units)
+        return simulate_results(self.working, self.value_kind, runs, rng, self.confidence_level, to_units)
 
     def run(self, replications: int, seed: int, threads: int = 1) -> ShownResults:
         """All runs."""

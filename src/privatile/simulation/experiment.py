@@ -68,12 +68,12 @@ class MethodSpec:
     step_scale: float = Design.step_scale
     step_exponent: float = Design.step_exponent
     step_offset: float = Design.step_offset
-    values: str = "any"
+    value_kind: str = "any"
     range: tuple[float, float] | None = None
     scale: Literal["linear", "log"] = "linear"
 
     def __post_init__(self) -> None:
-        tuned = {name: getattr(self, name) != getattr(MethodSpec, name) for name in ("values", "range", "scale")}
+        tuned = {name: getattr(self, name) != getattr(MethodSpec, name) for name in ("value_kind", "range", "scale")}
         if self.method != "auto":
             if given := [name for name, is_set in tuned.items() if is_set]:
                 raise InputError(f'{", ".join(given)} goes with method = "auto" only.')
@@ -84,7 +84,7 @@ class MethodSpec:
             raise InputError(f'method "auto" chooses its own rounds: leave out {", ".join(fixed)}.')
         if self.range is None or not self.range[0] < self.range[1]:
             raise InputError('method "auto" needs range = [low, high], where the quantile can lie.')
-        parse_values(self.values)
+        parse_values(self.value_kind)
 
     @property
     def design(self) -> Design:
@@ -436,7 +436,7 @@ def _default_cell(parts: Mapping[str, Any], weights: Sequence[float], settings: 
         level=math.fsum(p * t for p, t in zip(weights, parts["level"], strict=True)),
         low=method.range[0],
         high=method.range[1],
-        values=method.values,
+        value_kind=method.value_kind,
         scale=method.scale,
         confidence_level=settings.confidence_level,
     )

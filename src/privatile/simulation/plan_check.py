@@ -61,14 +61,14 @@ def parse_population(text: str) -> Population:
 
 def guess_of(text: str, law: Population) -> Guess:
     """The population as a guess of the distribution."""
-    scale = ", asked on the logarithm (--log)" if isinstance(law, LogNormal) else ""
+    scale = ", asked on the logarithm (--scale log)" if isinstance(law, LogNormal) else ""
     return Guess(f"the population {text}{scale}", lambda level, rank: float(law.quantile(rank)))
 
 
 def check_plan(plan: RunPlan, law: Population, runs: int) -> list[dict[str, Any]]:
     """Of each level, coverage and median width of the intervals that the results of `runs` runs would show first.
 
-    A lognormal population is asked on the logarithm, as its user would (--log).
+    A lognormal population is asked on the logarithm, as its user would (--scale log).
     """
     to_units: Callable[[Any], Any] = np.asarray
     worked_on = law

@@ -1,11 +1,8 @@
 """A survey's folder: the study, the two databases, one-time codes and secrets.
 
-One-time codes: 128 bits from the operating system, the right of one person to answer once.
-
-A code travels in the fragment of a link, which browsers do not send, and in the body of a request. The server keeps
-its SHA-256 only: 2¹²⁸ codes cannot be tried, so a plain hash is as good as a slow one.
-
-A survey's folder: the study, the two databases, codes and secrets.
+A code has 128 bits from the operating system: the right of one person to answer once. It travels in the fragment of a
+link, which browsers do not send, and in the body of a request. The server keeps its SHA-256 only: 2¹²⁸ codes cannot be
+tried, so a plain hash is as good as a slow one.
 
 survey.toml       the study: everything public
 survey.db         codes by their hashes, counts of the open round (private; 0600)
@@ -20,21 +17,18 @@ organiser.key     signs the release record (0600)
 import csv
 import hashlib
 import hmac
-import io
-import os
 import secrets
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, read_key, write_private
-from privatile.run.files import replace_file
+from privatile.records.keys import KeyPair, read_key
+from privatile.run.files import replace_file, write_private
 from privatile.survey.run import run_spec
-from privatile.survey.sheets import mail_merge, sheet
+from privatile.survey.sheets import csv_table, mail_merge, sheet
 from privatile.survey.store import SurveyStore
-from privatile.survey.study import UNSTATED, SurveyStudy, study_toml
+from privatile.survey.study import SurveyStudy, study_toml
 
 
 class IssuedCode(NamedTuple):
@@ -66,36 +60,8 @@ def code_hash(code: str) -> bytes:
     return hashlib.sha256(code.encode("ascii", "replace")).digest()
 
 
-def issue(strata: Sequence[tuple[str, int]]) -> Iterator[IssuedCode]:
-    """New codes, so many for each stratum."""
-    for stratum, count in strata:
-        for number in range(1, count + 1):
-            yield IssuedCode(stratum, number, new_code())
-
-
-def write_codes(path: Path, issued: Sequence[IssuedCode]) -> None:
-    """The codes as CSV, for the organiser alone."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(IssuedCode._fields)
-    writer.writerows(issued)
-    write_secret(path, text.getvalue())
-
-
-def write_secret(path: Path, text: str) -> None:
-    """A file with codes in it, which its owner alone can read; none is overwritten."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise InputError(f"{path} exists already and holds codes: move it away first.") from None
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def read_codes(path: str | Path) -> list[IssuedCode]:
-    """Read what `write_codes` wrote."""
+    """Read the codes that `initialize` wrote."""
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             return [IssuedCode(row["stratum"], int(row["number"]), row["code"]) for row in csv.DictReader(file)]
@@ -103,70 +69,29 @@ def read_codes(path: str | Path) -> list[IssuedCode]:
         raise InputError(f"{path}: these are no codes of a survey. Give the file that `survey init` wrote.") from None
 
 
-MOST_CARDS = 2_000
+MAX_CARDS = 2_000
 """Codes for which a sheet is drawn, some 5 ms each: more are not cut out by hand."""
 
 
-@dataclass(frozen=True)
 class SurveyFolder:
     """Where everything of one survey lies."""
 
-    path: Path
-
-    @property
-    def study_file(self) -> Path:
-        """Everything public."""
-        return self.path / "survey.toml"
-
-    @property
-    def store_file(self) -> Path:
-        """Codes and the open round."""
-        return self.path / "survey.db"
-
-    @property
-    def run_file(self) -> Path:
-        """The run."""
-        return self.path / "run.db"
-
-    @property
-    def codes_file(self) -> Path:
-        """The codes as they were given away."""
-        return self.path / "codes.csv"
-
-    @property
-    def links_file(self) -> Path:
-        """The links, for a mail merge."""
-        return self.path / "links.csv"
-
-    @property
-    def sheet_file(self) -> Path:
-        """The QR codes."""
-        return self.path / "sheet.html"
-
-    @property
-    def token_file(self) -> Path:
-        """The hash of the organiser's token."""
-        return self.path / "token.sha256"
-
-    @property
-    def key_file(self) -> Path:
-        """The organiser's key."""
-        return self.path / "organiser.key"
-
-    @property
-    def pid_file(self) -> Path:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.study_file = path / "survey.toml"
+        self.store_file = path / "survey.db"
+        self.run_file = path / "run.db"
+        self.codes_file = path / "codes.csv"
+        self.links_file = path / "links.csv"
+        self.sheet_file = path / "sheet.html"
+        self.token_file = path / "token.sha256"
+        self.key_file = path / "organiser.key"
+        self.pid_file = path / "gateway.pid"
         """Locked by the gateway while it runs."""
-        return self.path / "gateway.pid"
-
-    @property
-    def trial(self) -> Path:
+        self.trial = path / "trial"
         """A certificate for trying things on this machine."""
-        return self.path / "trial"
-
-    @property
-    def close_request(self) -> Path:
+        self.close_request = path / "close.request"
         """Whoever makes this file asks the gateway to end the survey after the open round."""
-        return self.path / "close.request"
 
     def study(self) -> SurveyStudy:
         """The study."""
@@ -202,23 +127,17 @@ def initialize(folder: SurveyFolder, study: SurveyStudy, *, draw_sheet: bool = T
         raise InputError(f"{folder.path} is not empty. Name a new folder for the survey.")
     folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     token = secrets.token_urlsafe(24)
-    issued = list(issue([(name, stratum.codes) for name, stratum in study.strata.items()]))
+    issued = [
+        IssuedCode(name, number, new_code())
+        for name, stratum in study.strata.items()
+        for number in range(1, stratum.codes + 1)
+    ]
     places = {name: place for place, name in enumerate(study.strata)}
-    write_codes(folder.codes_file, issued)
+    write_private(folder.codes_file, csv_table(IssuedCode._fields, issued).encode())
     cards = [(one.code, one.stratum) for one in issued]
-    write_secret(folder.links_file, mail_merge(study.address, cards, study.title, study.epsilon))
-    if draw_sheet and len(cards) <= MOST_CARDS:
-        drawn = sheet(
-            study.title,
-            study.address,
-            cards,
-            epsilon=study.epsilon,
-            lies_per_100=study.lies_per_100,
-            page_sha256=study.page_sha256,
-            language=study.languages[0],
-            asked_by="" if study.asked_by == UNSTATED else study.asked_by,
-        )
-        write_secret(folder.sheet_file, drawn)
+    write_private(folder.links_file, mail_merge(study, cards).encode())
+    if draw_sheet and len(cards) <= MAX_CARDS:
+        write_private(folder.sheet_file, sheet(study, cards).encode())
     write_private(folder.key_file, KeyPair.generate().seed.encode())
     write_private(folder.token_file, hashlib.sha256(token.encode()).hexdigest().encode() + b"\n")
     replace_file(folder.study_file, study_toml(study))

@@ -25,12 +25,13 @@ from privatile.run.web import goes_by
 from privatile.survey.intake import Refusal
 from privatile.survey.page import PageFile
 from privatile.survey.service import HARMLESS, SurveyService, public_state, survey_facts
+from privatile.survey.store import SPENT
 from privatile.survey.study import LATEST_ROUND
 
-LARGEST_BODY = 512
+MAX_BODY = 512
 """Bytes of a request with a code: such a body has some 80."""
 
-SLOWEST_BODY = 5.0
+MAX_BODY_SECONDS = 5.0
 """Seconds within which the rest of a body must come."""
 
 RETRY = "1"
@@ -81,10 +82,11 @@ class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
 
 T = TypeVar("T")
 
+
 _question_body = msgspec.json.Decoder(QuestionBody)
 _answer_body = msgspec.json.Decoder(AnswerBody)
 
-LONGEST_ACCEPTED = 200
+MAX_ACCEPTED = 200
 """Characters of an Accept-Language header that are looked at."""
 
 REFUSALS = {
@@ -154,14 +156,19 @@ class Gateway:
         pages: dict[str, Callable[..., Any]] = {
             "/survey.json": self._survey,
             "/live.json": self._live,
-            "/live": self._live_page,
-            "/live.{language}": self._live_page,
             "/organiser.json": self._organiser,
-            "/organiser.html": self._organiser_page,
             "/health": self._health,
-            "/static/theme.css": self._style,
-            **{f"/{path}": partial(self._file, file) for path, file in self._files.items()},
+            **{f"/{path}": partial(_file, file) for path, file in self._files.items()},
         }
+        if self._pages is not None:
+            style = PageFile("text/css", self._pages.style(), b"")
+            drawn = partial(self._live_page, self._pages.live)
+            pages |= {
+                "/live": drawn,
+                "/live.{language}": drawn,
+                "/organiser.html": partial(self._organiser_page, self._pages.organiser),
+                "/static/theme.css": partial(_file, style),
+            }
         return [
             Route("/question", self._question, methods=["POST"]),
             Route("/answer", self._answer, methods=["POST"]),
@@ -186,7 +193,7 @@ class Gateway:
         sent = await _sent(request, _answer_body)
         outcome = await self._service.answer(sent.code, sent.round, sent.answer)
         late = {} if outcome.accepted else {"reason": "late"}
-        repeat = {"repeat": True} if outcome.spent_before else {}
+        repeat = {"repeat": True} if outcome.before in SPENT else {}
         return JSONResponse({"counted": outcome.accepted, **late, **repeat})
 
     # Pages.
@@ -197,27 +204,24 @@ class Gateway:
     async def _live(self, request: Request) -> Response:
         return JSONResponse(self._service.live())
 
-    async def _live_page(self, request: Request) -> Response:
+    async def _live_page(self, draw: Callable[[dict[str, Any], str], str], request: Request) -> Response:
         offered = self._service.study.languages
         language = request.path_params.get("language") or preferred(request.headers.get("accept-language", ""), offered)
-        if self._pages is None or language not in offered:
+        if language not in offered:
             raise Refusal("unknown")
         now = time.monotonic()
         drawn, until = self._live_drawn.get(language, ("", 0.0))
         if now >= until:
             # Drawn at most once a second, however many look.
-            drawn = self._pages.live(self._service.live(), language)
+            drawn = draw(self._service.live(), language)
             self._live_drawn[language] = drawn, now + 1.0
         return HTMLResponse(drawn)
 
     async def _organiser(self, request: Request) -> Response:
         return JSONResponse(await self._organiser_facts(request))
 
-    async def _organiser_page(self, request: Request) -> Response:
-        facts = await self._organiser_facts(request)
-        if self._pages is None:
-            raise Refusal("unknown")
-        return HTMLResponse(self._pages.organiser(facts))
+    async def _organiser_page(self, draw: Callable[[dict[str, Any]], str], request: Request) -> Response:
+        return HTMLResponse(draw(await self._organiser_facts(request)))
 
     async def _organiser_facts(self, request: Request) -> dict[str, Any]:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
@@ -231,17 +235,13 @@ class Gateway:
         failing = any(kind not in HARMLESS for kind in alarms)
         return JSONResponse({"state": public_state(self._service.state), "alarms": alarms}, 503 if failing else 200)
 
-    async def _style(self, request: Request) -> Response:
-        if self._pages is None:
-            raise Refusal("unknown")
-        return Response(self._pages.style(), media_type="text/css", headers={"Cache-Control": "no-cache"})
 
-    async def _file(self, file: PageFile, request: Request) -> Response:
-        headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        packed = file.gzipped and "gzip" in request.headers.get("accept-encoding", "")
-        if packed:
-            headers["Content-Encoding"] = "gzip"
-        return Response(file.gzipped if packed else file.body, media_type=file.media_type, headers=headers)
+async def _file(file: PageFile, request: Request) -> Response:
+    headers = {"Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    packed = bool(file.gzipped) and "gzip" in request.headers.get("accept-encoding", "")
+    if packed:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.gzipped if packed else file.body, media_type=file.media_type, headers=headers)
 
 
 def preferred(accepted: str, offered: Sequence[str]) -> str:
@@ -253,7 +253,7 @@ def preferred(accepted: str, offered: Sequence[str]) -> str:
     ('de', 'de')
     """
     liked: dict[str, float] = {}
-    for part in accepted[:LONGEST_ACCEPTED].lower().split(","):
+    for part in accepted[:MAX_ACCEPTED].lower().split(","):
         name, _, quality = part.partition(";q=")
         with contextlib.suppress(ValueError):
             liked.setdefault(name.strip()[:2], float(quality or 1.0))
@@ -279,10 +279,10 @@ async def _sent(request: Request, decoder: "msgspec.json.Decoder[T]") -> T:
     """What a request with a code says; its body is read up to the first byte too many."""
     body = b""
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
+        async with asyncio.timeout(MAX_BODY_SECONDS):
             async for part in request.stream():
                 body += part
-                if len(body) > LARGEST_BODY:
+                if len(body) > MAX_BODY:
                     raise Refusal("size")
         return decode_json(body, decoder)
     except (TimeoutError, ClientDisconnect):

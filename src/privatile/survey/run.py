@@ -1,19 +1,17 @@
 """The run behind a survey: its file `run.db` holds questions and counts of closed rounds, nothing private."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
 
-from privatile.core.text import moment
+from privatile.core.text import STRATA, moment
 from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.open_ended import End, Reason
+from privatile.estimator.open_ended import End
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
-from privatile.result.shown import STRATA
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue
-from privatile.run.run_file import RunStore
 from privatile.survey.store import Count
 from privatile.survey.study import SurveyStudy
 
@@ -37,7 +35,7 @@ def run_spec(study: SurveyStudy) -> RunSpec:
         design="open",
         confidence_level=study.confidence_level,
         weighting=STRATA,
-        values=study.values,
+        value_kind=study.value_kind,
         missing="fail",  # a person without a number sends nothing
         until_width=study.end_width or None,
         end=end,
@@ -49,43 +47,22 @@ def result_so_far(coordinator: Coordinator) -> QuantileResult | None:
     return coordinator.results()[0] if coordinator.tracks[0].state.averages.give_interval else None
 
 
-class Standing(NamedTuple):
-    """What the closed rounds say."""
-
-    rounds: int
-    result: QuantileResult | None
-    """None while the quantile is still being searched for."""
-    ended: Reason | None
-    """Why the run is over; none while it goes on."""
-
-
-def standing(coordinator: Coordinator) -> Standing:
-    """What the closed rounds of a survey's run say."""
-    result = result_so_far(coordinator)
-    return Standing(coordinator.done, result, coordinator.store.why_ended)
-
-
 class SurveyRun:
     """The coordinator of a survey's run; used by one thread."""
 
-    def __init__(self, store: RunStore, coordinator: Coordinator) -> None:
-        """Use `open`."""
-        self._store, self._coordinator = store, coordinator
-
-    @classmethod
-    def open(cls, path: Path, study: SurveyStudy) -> Self:
+    def __init__(self, path: Path, study: SurveyStudy) -> None:
         """Begin a survey's run, or continue it."""
-        store = begin_or_continue(path, study.run, run_spec(study))
-        return cls(store, Coordinator(store))
+        self._begin = partial(begin_or_continue, path, study.run, run_spec(study))
+        self.coordinator = Coordinator(self._begin())
 
     @property
     def rounds(self) -> int:
         """Rounds that are complete."""
-        return self._coordinator.done
+        return self.coordinator.done
 
     def question(self) -> float | None:
         """What the open round asks, in units; none once the run is over."""
-        rounds = self._coordinator.rounds() if self._store.finished is None else None
+        rounds = self.coordinator.rounds() if self.coordinator.store.finished is None else None
         return None if rounds is None else rounds[0].questions[0].query
 
     def close_round(self, number: int, counts: Sequence[Count]) -> None:
@@ -93,31 +70,30 @@ class SurveyRun:
         if self.rounds == number:
             return
         if self.rounds != number - 1:
-            raise StoreError(
-                f"{self._store.path} has {self.rounds:,} rounds, and the survey's own file is at round {number:,}: one "
-                "of the two files is an older copy. Restore both from the same backup."
-            )
+            raise two_moments(self.coordinator.store.path, self.rounds, number)
         ones = [one.ones if one.came else None for one in counts]
         try:
-            self._coordinator.accept([ones], lengths=[[one.came for one in counts]])
+            self.coordinator.accept([ones], lengths=[[one.came for one in counts]])
         except StoreError:
             # Not written: the coordinator has gone on in memory. It is read again, as the file has it.
-            path, run, spec = Path(self._store.path), self._store.run, self._store.spec
-            self._store.close()
-            self._store = begin_or_continue(path, run, spec)
-            self._coordinator = Coordinator(self._store)
+            self.close()
+            self.coordinator = Coordinator(self._begin())
             raise
 
     def finish(self, by_date: bool) -> None:
         """End the run, unless it has ended; where its number of answers or its width ended it, that is written."""
-        if self._store.finished is None:
-            over = self._coordinator.rounds() is None
-            self._coordinator.finish(None if over else "date" if by_date else "command")
-
-    def standing(self) -> Standing:
-        """What the closed rounds say."""
-        return standing(self._coordinator)
+        if self.coordinator.store.finished is None:
+            over = self.coordinator.rounds() is None
+            self.coordinator.finish(None if over else "date" if by_date else "command")
 
     def close(self) -> None:
         """Close the file."""
-        self._store.close()
+        self.coordinator.store.close()
+
+
+def two_moments(path: str | Path, rounds: int, number: int) -> StoreError:
+    """Where the run's file and the survey's own are not of one moment."""
+    return StoreError(
+        f"{path} has {rounds:,} rounds, and the survey's own file is at round {number:,}: one of the two files is an "
+        "older copy. Restore both from the same backup."
+    )

@@ -1,8 +1,6 @@
 """A survey while it runs: who may ask, whose answer counts, when a round closes, what its pages show.
 
-What the pages of a survey show, as plain values: computed from closed rounds, never from the open one.
-
-A survey while it runs: who may ask, whose answer counts, when a round closes. It knows nothing of HTTP.
+It knows nothing of HTTP. What pages show are plain values, computed from closed rounds, never from the open one.
 
 Everything happens in one event loop. The run, which computes, has a thread of its own; the disk has another (`intake`).
 """
@@ -14,19 +12,20 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from privatile.core.text import moment
 from privatile.errors import PrivatileError, StoreError
 from privatile.estimator.settings import parse_values
-from privatile.result.result import ConfidenceInterval, QuantileResult
-from privatile.result.shown import headline_parts
-from privatile.run.rounds import OpenRound, Phase, RoundRule, advance, wakes_at
+from privatile.result.result import QuantileResult
+from privatile.result.shown import CONDITIONS, Shown, ShownInterval
+from privatile.run.coordinator import Coordinator
+from privatile.run.rounds import OpenRound, Phase, Present, RoundRule, advance, wakes_at
 from privatile.run.state import Alarm
 from privatile.survey.folder import SurveyFolder, code_hash
-from privatile.survey.intake import HandedQuestion, Intake, Outcome, Questions, Refusal
-from privatile.survey.run import Standing, SurveyRun
-from privatile.survey.store import StratumTotals, Superseded, SurveyMark, SurveyStore
+from privatile.survey.intake import HandedQuestion, Intake, Outcome, Refusal
+from privatile.survey.run import SurveyRun, result_so_far, two_moments
+from privatile.survey.store import Superseded, SurveyMark, SurveyStore
 from privatile.survey.study import CODE, SurveyStudy
 
 
@@ -44,7 +43,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
         "value": study.value,
         "unit": study.unit,
         "range": list(study.range),
-        "step": parse_values(study.values).step,
+        "step": parse_values(study.value_kind).step,
         "scale": study.scale,
         "level": study.level,
         "threshold": str(study.mechanism.threshold),
@@ -57,21 +56,23 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
     }
 
 
-def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list[int], opened: float) -> dict[str, Any]:
-    """What the public page shows."""
+def live_facts(
+    study: SurveyStudy, state: OpenRound, run: Coordinator | None, late: list[int], opened: float
+) -> dict[str, Any]:
+    """What the public page shows; of a survey whose run has no file yet `run` is none."""
     return {
         **survey_facts(study, state),
-        **_result_facts(found.result),
+        **_result_facts(None if run is None else result_so_far(run)),
         "answers": state.counted_before,
         "late": sum(late),
         "codes": study.codes,
-        "rounds": found.rounds,
+        "rounds": 0 if run is None else run.done,
         "first_interval_after": study.first_interval_after,
         "most_answers": study.most_answers,
         "confidence": study.confidence_level,
         "opened": moment(opened),
         "ends": study.end_date or None,
-        "ended": found.ended,
+        "ended": None if run is None else run.store.why_ended,
         "strata": [
             {"name": name, "weight": one.weight, "codes": one.codes, "late": here}
             for (name, one), here in zip(study.strata.items(), late, strict=True)
@@ -79,43 +80,38 @@ def live_facts(study: SurveyStudy, state: OpenRound, found: Standing, late: list
     }
 
 
-def _as_shown(
-    result: QuantileResult, interval: ConfidenceInterval | None, final: ConfidenceInterval | None
-) -> dict[str, Any]:
+def _as_shown(shown: Shown, interval: ShownInterval | None, final: ShownInterval | None) -> dict[str, Any]:
     """The result in the numbers that people read: those of `privatile report`, by the declared reading."""
-    kind, number = headline_parts(result)
-    declared = interval is not None and result.declared_ends(interval) is not None
+    declared = interval is not None and interval.condition_code == "grid"
     return {
-        "headline": kind,
-        "number": number,
-        "interval": None if interval is None else list(result.ends_shown(interval)),
-        "declared": result.condition_shown if declared else None,
-        "undeclared": list(result.rounded_ends(interval)) if interval and declared else None,
-        "final": None if final is None else list(result.rounded_ends(final)),
+        "headline": shown.kind,
+        "number": shown.number,
+        "interval": None if interval is None else list(interval.ends),
+        "condition": None if interval is None else interval.condition_code,
+        "declared": interval.condition if interval and declared else None,
+        "undeclared": list(interval.rounded) if interval and declared else None,
+        "final": None if final is None else list(final.rounded),
     }
 
 
 def _result_facts(result: QuantileResult | None) -> dict[str, Any]:
     """The result in the few facts that fit on a page; the record and the run's file have all of it."""
     if result is None:
-        nothing: dict[str, Any] = dict.fromkeys(
-            ("estimate", "interval", "condition", "final", "shown", "sentence", "drift")
-        )
-        return {**nothing, "caveats": [], "liars": [], "series": [], "change": None}
+        nothing = ("estimate", "interval", "condition", "final", "shown", "sentence", "drift", "change")
+        return {**dict.fromkeys(nothing), "caveats": [], "liars": [], "series": []}
     # Of values declared continuous the interval for a fixed end stands first once that end is reached.
-    anytime, condition = result.anytime, result.anytime_condition
-    final: ConfidenceInterval | None = result.confidence_interval
-    if result.valid_at_every_look:
-        anytime, condition = result.confidence_interval, result.condition
-        final = None if result.other is None else result.other.interval
+    shown = result.shown
+    always = result.valid_at_every_look
+    anytime, condition = (shown.own, result.condition) if always else (shown.anytime, result.anytime_condition)
+    final = shown.other if always else shown.own
     facts = result.facts()
     moved = [caveat.text for caveat in result.caveats if caveat.code == "moved"]
     return {
         "estimate": result.estimate if result.located else None,
-        "interval": None if anytime is None else list(anytime),
-        "condition": None if anytime is None else condition,
-        "final": None if final is None else list(final),
-        "shown": _as_shown(result, anytime, final),
+        "interval": None if anytime is None else [anytime.low, anytime.high],
+        "condition": None if anytime is None or condition is None else CONDITIONS[condition],
+        "final": None if final is None else [final.low, final.high],
+        "shown": _as_shown(shown, anytime, final),
         "sentence": result.sentence,
         "drift": moved[0] if moved else None,
         "caveats": [one.text for one in result.caveats if one.severity != "standing" and one.code != "moved"],
@@ -129,33 +125,31 @@ def organiser_facts(
     study: SurveyStudy,
     live: dict[str, Any],
     state: OpenRound,
-    totals: list[StratumTotals],
-    planned: int,
+    store: SurveyStore,
     alarms: list[Alarm],
-    restored: int,
 ) -> dict[str, Any]:
     """What the organiser's page shows besides: how many codes are spent, never by whom and never an answer."""
     return {
         **live,
-        "restored": restored,
+        "restored": store.about().restored,
         "strata": [
             {
                 "name": name,
                 "weight": one.weight,
                 "codes": one.codes,
-                "spent": here.counted + here.late,
-                "counted": here.counted,
-                "late": here.late,
-                "handed": here.handed,
+                "spent": counted + late,
+                "counted": counted,
+                "late": late,
+                "handed": handed,
             }
-            for (name, one), here in zip(study.strata.items(), totals, strict=True)
+            for (name, one), (_, handed, counted, late) in zip(study.strata.items(), store.totals(), strict=True)
         ],
         "open_round": {
             "number": state.number,
             "state": state.phase.value,
             "since": moment(state.since),
             "answers": state.came,
-            "planned": planned,
+            "planned": round_rule(study).planned(state),
         },
         "alarms": [f"{alarm.title}: {alarm.text}" for alarm in alarms] + ([live["drift"]] if live["drift"] else []),
     }
@@ -195,11 +189,11 @@ def round_rule(study: SurveyStudy) -> RoundRule:
 class SurveyService:
     """One survey, open for answers between `start` and `stop`."""
 
-    def __init__(self, folder: SurveyFolder, study: SurveyStudy, clock: Callable[[], float] = time.time) -> None:
-        """Use `of`, or give the folder's study; nothing is read before `start`."""
+    def __init__(self, folder: SurveyFolder, clock: Callable[[], float] = time.time) -> None:
+        """Nothing but the study is read before `start`."""
         self.folder = folder
-        self.study = study
-        self.rule = round_rule(study)
+        self.study = study = folder.study()
+        self._rule = round_rule(study)
         self.facts: dict[str, Any] = {}
         """What the public page shows, as of the last closed round."""
         self.superseded: Superseded | None = None
@@ -216,11 +210,6 @@ class SurveyService:
         self._tasks: list[asyncio.Task[None]] = []
         self._stale = asyncio.Event()
 
-    @classmethod
-    def of(cls, folder: SurveyFolder, clock: Callable[[], float] = time.time) -> Self:
-        """The survey of a folder, by the study that it holds."""
-        return cls(folder, folder.study(), clock)
-
     async def start(self, *, follow: bool = True, restored: bool = False) -> None:
         """Open the files, finish what a killed process has begun, and begin to look at the clock (`follow`).
 
@@ -228,20 +217,18 @@ class SurveyService:
         """
         store = SurveyStore.open(self.folder.store_file, self.study.digest, len(self.study.strata))
         store.claim()
-        self._opened = store.created()
-        self._run = await self._computed(lambda: SurveyRun.open(self.folder.run_file, self.study))
+        self._opened = store.about().created
+        self._run = await self._computed(lambda: SurveyRun(self.folder.run_file, self.study))
         now, rounds = store.round(), self._run.rounds
         # Of a round that is closing the run may have the counts already.
         ahead = (0, 1) if now.phase is Phase.CLOSING else (0,)
         if now.phase is not Phase.CLOSED and rounds - (now.number - 1) not in ahead:
-            raise self._two_moments(rounds, now.number)
+            raise two_moments(self.folder.run_file, rounds, now.number)
         if restored:
             _mark_restored(store, self._mark)
-        self._restored = store.restored()
-        self.intake = Intake.open(store)
+        self.intake = Intake(store, keep=follow)
         self.intake.arrived = self._look_if_due
         self.intake.on_superseded = self._give_way
-        self.questions = Questions(self.intake, keep=follow)
         self._require_newest()
         async with self.intake.alone:
             await self._recover()
@@ -259,12 +246,6 @@ class SurveyService:
                 "newest files; where those are lost, `privatile survey serve --restored` goes on with these, and warns "
                 "everybody before they answer."
             )
-
-    def _two_moments(self, rounds: int, number: int) -> StoreError:
-        return StoreError(
-            f"{self.folder.run_file} has {rounds:,} rounds, and {self.folder.store_file} is at round {number:,}: one "
-            "of the two files is an older copy. Restore both from the same backup."
-        )
 
     def _set_mark(self) -> None:
         try:
@@ -294,18 +275,18 @@ class SurveyService:
 
     async def question(self, code: str, visit: str) -> HandedQuestion:
         """The open question for a code, marked as handed out; not "before" if it was to the same `visit`."""
-        return await self.questions.hand_out(*self._find(code), visit)
+        return await self.intake.hand_out(*self._find(code), visit)
 
     async def answer(self, code: str, number: int, answer: bool) -> Outcome:
         """Take an answer. To another round than the open one it is late: spent, and not counted."""
-        return await self.intake.take(*self._find(code), number, answer)
+        return await self.intake.written(*self._find(code), number, answer)
 
     # From round to round.
 
     async def _follow(self) -> None:
         """Look at the round whenever answers came, and now and then."""
         while not self._stopping:
-            wait = min(max(wakes_at(self.rule, self.state) - self._clock(), 0.0), LONGEST_SLEEP)
+            wait = min(max(wakes_at(self._rule, self.state) - self._clock(), 0.0), LONGEST_SLEEP)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait or 0.01)
             self._news.clear()
@@ -317,7 +298,7 @@ class SurveyService:
 
     def _look_if_due(self) -> None:
         """Look at once where the answers that came let the round go on; a request to close it can wait."""
-        if advance(self.rule, self.state, self._clock(), self._awaited) != self.state:
+        if advance(self._rule, self.state, self._clock(), self._present) != self.state:
             self._news.set()
 
     def _give_way(self, error: Superseded) -> None:
@@ -362,11 +343,11 @@ class SurveyService:
         state = self.state
         if not state.ending and self.folder.close_request.exists():
             state = replace(state, ending="command")
-        return advance(self.rule, state, self._clock(), self._awaited)
+        return advance(self._rule, state, self._clock(), self._present)
 
     @property
-    def _awaited(self) -> int | None:
-        return None if self.intake.awaited is None else len(self.intake.awaited)
+    def _present(self) -> Present:
+        return Present(None if self.intake.awaited is None else len(self.intake.awaited))
 
     async def _recover(self) -> None:
         """Carry a round that is closing to its end, whatever part of that is done; the caller holds the lock.
@@ -392,7 +373,10 @@ class SurveyService:
             self.folder.close_request.unlink(missing_ok=True)
             self._stale.set()
         if self.state.phase is not Phase.CLOSED:
-            await self._check_files()
+            rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
+            if rounds != self.state.number - 1 or query is None:
+                raise two_moments(self.folder.run_file, rounds, self.state.number)
+            self.intake.ask(self.state.number, query)
 
     def _empty_log(self) -> None:
         if self.intake.store.empty_log():
@@ -403,12 +387,6 @@ class SurveyService:
             "to answers. End that program: the log is emptied after the next round"
         )
         self._troubles.setdefault("log", Alarm(LOG_KEPT, None, self._clock(), text))
-
-    async def _check_files(self) -> None:
-        rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
-        if rounds != self.state.number - 1 or query is None:
-            raise self._two_moments(rounds, self.state.number)
-        self.questions.open(self.state.number, query)
 
     # What pages show.
 
@@ -421,8 +399,8 @@ class SurveyService:
                 await asyncio.sleep(FRESH)
 
     async def _refresh(self) -> None:
-        found = await self._computed(self._run.standing)
-        self.facts = live_facts(self.study, self.state, found, self.intake.late, self._opened)
+        facts = (self.study, self.state, self._run.coordinator, self.intake.late, self._opened)
+        self.facts = await self._computed(lambda: live_facts(*facts))
 
     def live(self) -> dict[str, Any]:
         """What the public page shows: closed rounds, with the present state."""
@@ -436,22 +414,15 @@ class SurveyService:
 
     async def organiser(self) -> dict[str, Any]:
         """What the organiser's page shows."""
-        # A million codes take a moment to count: not in the thread that answers visitors.
-        totals = await self._computed(self._totals)
-        return organiser_facts(
-            self.study,
-            self.live(),
-            self.state,
-            totals,
-            self.rule.planned(self.state),
-            self.alarms(),
-            self._restored,
-        )
+        live, state, alarms = self.live(), self.state, self.alarms()
 
-    def _totals(self) -> list[StratumTotals]:
-        digest, count = self.study.digest, len(self.study.strata)
-        with SurveyStore.open(self.folder.store_file, digest, count, read_only=True) as store:
-            return store.totals()
+        def found() -> dict[str, Any]:
+            digest, count = self.study.digest, len(self.study.strata)
+            with SurveyStore.open(self.folder.store_file, digest, count, read_only=True) as store:
+                return organiser_facts(self.study, live, state, store, alarms)
+
+        # A million codes take a moment to count: not in the thread that answers visitors.
+        return await self._computed(found)
 
     async def stop(self) -> None:
         """Write what waits and close the files."""
@@ -460,7 +431,6 @@ class SurveyService:
         self._news.set()
         self._stale.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.questions.stop()
         await self.intake.stop()
         self._set_mark()
         with suppress(Exception):

@@ -1,10 +1,6 @@
-"""The gateway's process: its folder, address, TLS, and how it ends; its state as seen from outside.
+"""The gateway's process: its folder, address, TLS, and how it ends; a survey as seen from outside while it writes.
 
-End a survey by command: through the gateway where one runs, by itself where none does.
-
-Where a survey stands, read from outside while the gateway writes.
-
-The gateway's process: its folder, its address, TLS, and how it ends.
+A survey is ended by command through the gateway where one runs, by itself where none does.
 """
 
 import asyncio
@@ -25,7 +21,7 @@ from urllib.parse import urlsplit
 from privatile.client.ledger.file_systems import require_volume
 from privatile.core.text import counted, duration
 from privatile.errors import InputError, StoreError
-from privatile.federation.setup.certificates import broken_validity, issue_broker, make_authority, read_certificate
+from privatile.run.certificates import broken_validity, issue_broker, make_authority, read_certificate
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import lock_folder
 from privatile.run.rounds import Phase, end_reached
@@ -37,7 +33,6 @@ from privatile.survey.folder import SurveyFolder
 from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import PageFile, page_sha256
 from privatile.survey.record import has_result, nothing_to_release
-from privatile.survey.run import Standing, standing
 from privatile.survey.service import SurveyService, live_facts, organiser_facts, round_rule
 from privatile.survey.store import SurveyStore
 
@@ -79,21 +74,19 @@ def close_survey(folder: SurveyFolder, wait: float = 30.0) -> str:
             if time.monotonic() > give_up:
                 raise StoreError(
                     f"the gateway has not closed the survey within {study.grace + wait:.0f} s; it will as soon as it "
-                    "can. Look at it with `privatile survey status`."
+                    "can. Look at it with `privatile status`."
                 )
             time.sleep(0.1)
     path = shlex.quote(str(folder.path))
     if not folder.run_file.exists() or not has_result(folder):
         why = nothing_to_release(study)
-        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile survey status {path}"
-    return (
-        f"The survey is closed. Its result: privatile survey status {path}. Publish it: privatile survey release {path}"
-    )
+        return f"The survey is closed. {why[0].upper()}{why[1:]} What came: privatile status {path}"
+    return f"The survey is closed. Its result: privatile status {path}. Publish it: privatile survey release {path}"
 
 
 async def _close_alone(folder: SurveyFolder) -> None:
     """Close without a gateway: nobody can answer meanwhile, so nobody is waited for."""
-    service = SurveyService.of(folder)
+    service = SurveyService(folder)
     await service.start(follow=False)
     try:
         service.intake.awaited = set()
@@ -102,7 +95,7 @@ async def _close_alone(folder: SurveyFolder) -> None:
         await service.stop()
 
 
-SHOWN_STRATA = 20
+MAX_STRATA_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -116,6 +109,11 @@ class SurveyStatus:
     since: float
     """Seconds that the open round has been in its phase."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody is asked any more."""
+        return bool(self.facts["state"] == "closed")
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {**self.facts, "process": self.process}
@@ -123,70 +121,60 @@ class SurveyStatus:
     def to_text(self) -> str:
         """A few lines for people."""
         facts, now = self.facts, self.facts["open_round"]
+        goes_on = facts["state"] != "closed"
         running = f", process {self.process}" if self.process else ", no gateway running"
-        lines = [
-            f"survey       {facts['title']}",
-            f"state        {facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else ""),
-            f"answers      {facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, "
-            f"{facts['late']:,} late",
+        rows = [
+            ("survey", facts["title"]),
+            ("state", f"{facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else "")),
+            (
+                "answers",
+                f"{facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, {facts['late']:,} late",
+            ),
         ]
-        if facts["state"] != "closed":
-            lines.append(
-                f"open round   {now['number']:,}, {now['state']} for {duration(self.since)}: {now['answers']:,} of "
-                f"{now['planned']:,} planned answers"
-            )
+        if goes_on:
+            planned = f"{now['answers']:,} of {now['planned']:,} planned answers"
+            rows.append(("open round", f"{now['number']:,}, {now['state']} for {duration(self.since)}: {planned}"))
         if facts["restored"]:
-            lines.append(
-                f"restored     {counted(facts['restored'], 'time')} from a backup: later answers are lost, and "
-                "everybody since then was warned"
-            )
-        lines += [f"ALARM        {text}" for text in facts["alarms"]]
+            times = counted(facts["restored"], "time")
+            rows.append(("restored", f"{times} from a backup: later answers are lost, and everybody since was warned"))
+        rows += [("ALARM", text) for text in facts["alarms"]]
         if facts["sentence"]:
-            lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
-        elif facts["state"] != "closed":
+            rows.append(("so far" if goes_on else "result", facts["sentence"]))
+        elif goes_on:
             least, most = facts["first_interval_after"], facts["most_answers"]
             few = f"; this survey can have {most:,} at most" if most < least else ""
-            lines.append(f"so far       no interval yet: it takes at least about {least:,} answers{few}")
-        lines += [f"note         {text}" for text in facts["caveats"]]
-        for one in facts["strata"][:SHOWN_STRATA]:
-            lines.append(
-                f"stratum      {one['name']}, weight {one['weight']:.4g}: {one['spent']:,} of {one['codes']:,} codes "
-                f"spent, {one['handed']:,} with a question and no answer"
-            )
-        if len(facts["strata"]) > SHOWN_STRATA:
-            lines.append(f"stratum      and {len(facts['strata']) - SHOWN_STRATA:,} more")
-        return "\n".join(lines)
-
-
-def read_standing(folder: SurveyFolder) -> Standing:
-    """What the closed rounds say."""
-    if not folder.run_file.exists() or RunStore.is_blank(folder.run_file):
-        return Standing(0, None, None)
-    with RunStore.open(folder.run_file, read_only=True) as store:
-        return standing(Coordinator(store))
+            rows.append(("so far", f"no interval yet: it takes at least about {least:,} answers{few}"))
+        rows += [("note", text) for text in facts["caveats"]]
+        for one in facts["strata"][:MAX_STRATA_SHOWN]:
+            codes = f"{one['spent']:,} of {one['codes']:,} codes spent, {one['handed']:,} with a question and no answer"
+            rows.append(("stratum", f"{one['name']}, weight {one['weight']:.4g}: {codes}"))
+        if len(facts["strata"]) > MAX_STRATA_SHOWN:
+            rows.append(("stratum", f"and {len(facts['strata']) - MAX_STRATA_SHOWN:,} more"))
+        return "\n".join(f"{name:<12} {text}" for name, text in rows)
 
 
 def read_status(folder: SurveyFolder) -> SurveyStatus:
     """Read both files of a survey."""
-    study = folder.study()
-    process = running_process(folder.pid_file)
-    found = read_standing(folder)
-    with SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True) as store:
-        state, totals, late, opened = store.round(), store.totals(), store.late(), store.created()
-        restored = store.restored()
-    alarms = []
-    if process is None and state.phase is not Phase.CLOSED:
-        text = "no gateway takes answers; start it with `privatile survey serve`"
-        alarms.append(Alarm("stopped", None, state.since, text))
-    live = live_facts(study, state, found, late, opened)
-    facts = organiser_facts(study, live, state, totals, round_rule(study).planned(state), alarms, restored)
+    study, process = folder.study(), running_process(folder.pid_file)
+    with ExitStack() as opened:
+        run = None
+        if folder.run_file.exists() and not RunStore.is_blank(folder.run_file):
+            run = Coordinator(opened.enter_context(RunStore.open(folder.run_file, read_only=True)))
+        codes = SurveyStore.open(folder.store_file, study.digest, len(study.strata), read_only=True)
+        store = opened.enter_context(codes)
+        state, alarms = store.round(), []
+        if process is None and state.phase is not Phase.CLOSED:
+            text = "no gateway takes answers; start it with `privatile survey serve`"
+            alarms.append(Alarm("stopped", None, state.since, text))
+        live = live_facts(study, state, run, store.late(), store.about().created)
+        facts = organiser_facts(study, live, state, store, alarms)
     return SurveyStatus(facts, process, time.time() - state.since)
 
 
 TRIAL_DAYS = 30
 """How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""
 
-MOST_CONNECTIONS = 65_536
+MAX_CONNECTIONS = 65_536
 
 TLS_TIMES = {"ssl_handshake_timeout": 10.0, "ssl_shutdown_timeout": 10.0}
 """Seconds within which a visitor must begin and end TLS; by itself an event loop waits 60 and 30."""
@@ -299,7 +287,7 @@ def serve_survey(
             _require_pair(certificate, key)
             settings = {"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
         bound = stack.enter_context(listen(address.host, address.port, page="the gateway", patience=2.0))
-        service = SurveyService(folder, study)
+        service = SurveyService(folder)
         names = {*address.names, urlsplit(study.address).hostname or ""} - {""}
         app = Gateway(service, host=address.host, names=frozenset(names), files=files, pages=pages)
         server = make_server(
@@ -357,7 +345,7 @@ def _allow_connections() -> None:
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, MOST_CONNECTIONS)
+        most = MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, MAX_CONNECTIONS)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 

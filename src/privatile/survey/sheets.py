@@ -8,41 +8,19 @@ the fragment: no request ever does. Cards are drawn as SVG, one picture per page
 import csv
 import io
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import NamedTuple
 
 from privatile.errors import InputError, require
-from privatile.survey.study import link, survey_address
+from privatile.survey.page import words_of
+from privatile.survey.study import UNSTATED, SurveyStudy, link
 
 COLUMNS, ROWS = 2, 4
 WIDTH, HEIGHT = 105.0, 74.25
 """Millimetres of a card."""
 
-WORDS = {
-    "en": (
-        "Asked by: {asker}",
-        "Scan the code with your own device. It works once.",
-        "Your number stays on your device. It sends one yes or no, and says the opposite of the truth {lies} times in "
-        "100.",
-        "The page’s hash (SHA-256):",
-    ),
-    "de": (
-        "Es fragt: {asker}",
-        "Scannen Sie den Code mit Ihrem eigenen Gerät. Er gilt einmal.",
-        "Ihre Zahl bleibt auf Ihrem Gerät. Es sendet ein Ja oder Nein und sagt {lies} von 100 Malen das Gegenteil der "
-        "Wahrheit.",
-        "Prüfsumme der Seite (SHA-256):",
-    ),
-    "fr": (
-        "Enquête de : {asker}",
-        "Scannez le code avec votre propre appareil. Il sert une fois.",
-        "Votre nombre reste sur votre appareil. Il envoie un oui ou un non et dit le contraire de la vérité {lies} "
-        "fois sur 100.",
-        "Empreinte de la page (SHA-256) :",
-    ),
-}
-"""What a card says in each language: who asks, how to use it, what is sent, and the line above the hash."""
+WORDS = ("card_asker", "card_use", "card_sent", "card_hash")
+"""What a card says: who asks, how to use it, what is sent, and the line above the hash."""
 
 STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
 break-after: page } @media print { h1 { display: none } } @media screen { body { font-family: system-ui, sans-serif;
@@ -52,68 +30,37 @@ text { font-family: system-ui, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", s
 .mono { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace }"""
 
 
-class Head(NamedTuple):
-    """What stands on every card."""
-
-    title: str
-    asker: str
-    """Who asks, as a sentence; empty: not stated."""
-    address: str
-    epsilon: float
-    page_sha256: str
+def csv_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows below a head, as CSV."""
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([head, *rows])
+    return table.getvalue()
 
 
-class Card(NamedTuple):
-    """One code and the stratum it belongs to."""
-
-    code: str
-    stratum: str
-
-
-def mail_merge(address: str, cards: Iterable[tuple[str, str]], title: str, epsilon: float) -> str:
-    """A table for letters and mails, one row per code: link, stratum, title. It opens in Word, Calc and Excel.
+def mail_merge(study: SurveyStudy, cards: Iterable[tuple[str, str]]) -> str:
+    """A table for letters and mails, one row per card (code, stratum): link, stratum, title. Spreadsheets open it.
 
     Whoever joins a row to a person knows whose code it is: the noisy bit stays the person's only protection then.
-
-    >>> table = mail_merge("https://survey.example.org/", [("AAAAAAAAAAAAAAAAAAAAAA", "office")], "Pay", 1.0)
-    >>> print(table.removeprefix("\\ufeff"))
-    link,stratum,title
-    https://survey.example.org/#c=AAAAAAAAAAAAAAAAAAAAAA&e=1,office,Pay
-    <BLANKLINE>
     """
-    table = io.StringIO()
-    rows = csv.writer(table, lineterminator="\n")
-    rows.writerow(["link", "stratum", "title"])
-    rows.writerows([link(address, code, epsilon), stratum, title] for code, stratum in cards)
-    return "\ufeff" + table.getvalue()  # the mark by which spreadsheets know UTF-8
+    rows = ((link(study.address, code, study.epsilon), stratum, study.title) for code, stratum in cards)
+    return "\ufeff" + csv_table(("link", "stratum", "title"), rows)  # the mark by which spreadsheets know UTF-8
 
 
-def sheet(
-    title: str,
-    address: str,
-    cards: Iterable[tuple[str, str]],
-    *,
-    epsilon: float,
-    lies_per_100: float,
-    page_sha256: str,
-    language: str = "en",
-    asked_by: str = "",
-) -> str:
-    """The cards of all codes as one HTML file of A4 pages, eight on each; print it with a browser.
+def sheet(study: SurveyStudy, cards: Iterable[tuple[str, str]], language: str = "") -> str:
+    """The cards (code, stratum) as one HTML file of A4 pages, eight on each; print it with a browser.
 
-    Needs segno (the extra `survey`).
+    In the first language of the study unless another is given. Needs segno (the extra `survey`).
     """
-    address = survey_address(address)
-    asker, *words = [text.format(lies=f"{lies_per_100:g}", asker=asked_by) for text in WORDS.get(language, WORDS["en"])]
-    head = Head(title, asker if asked_by else "", address, epsilon, page_sha256)
-    drawn = [_card(head, Card(*card), words) for card in cards]
+    language = language or study.languages[0]
+    words = [words_of(language)[key] for key in WORDS]
+    drawn = [_card(study, code, stratum, words) for code, stratum in cards]
     if not drawn:
         raise InputError("a sheet needs at least one code; got none.")
     size = COLUMNS * ROWS
     pages = "\n".join(_page(drawn[start : start + size]) for start in range(0, len(drawn), size))
     fits = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    meta = f'<meta charset="utf-8">{fits}<title>{escape(title)}</title><style>{STYLE}</style>'
-    main = f"<main>\n<h1>{escape(title)}</h1>\n{pages}\n</main>"  # the heading is not printed
+    meta = f'<meta charset="utf-8">{fits}<title>{escape(study.title)}</title><style>{STYLE}</style>'
+    main = f"<main>\n<h1>{escape(study.title)}</h1>\n{pages}\n</main>"  # the heading is not printed
     return f'<!DOCTYPE html>\n<html lang="{escape(language)}"><head>{meta}</head><body>\n{main}\n</body></html>\n'
 
 
@@ -127,23 +74,25 @@ def _page(cards: list[str]) -> str:
     return f'<svg class="page" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 210 297">{"".join(placed)}{lines}</svg>'
 
 
-def _card(head: Head, card: Card, words: list[str]) -> str:
+def _card(study: SurveyStudy, code: str, stratum: str, words: Sequence[str]) -> str:
     """One card; its corner is at 0 0."""
     segno = require("segno", "survey")
-    address = link(head.address, card.code, head.epsilon)
-    code = segno.make(address, error="m", micro=False)
-    picture = code.svg_inline(omitsize=True, border=2)
-    use, sent, above_hash = words
-    parts = [f'<svg x="5" y="15.5" width="40" height="40">{picture}</svg>']
-    parts += _lines(head.title, 6.0, 5.6, size=3.6, width=42, most=2, weight="bold")
-    parts += _lines(head.asker, 6.0, 14.2, size=2.9, width=58, most=1)
-    parts += _lines(card.stratum, 47.0, 20.5, size=3.4, width=30, most=2, weight="bold")
-    parts += _lines(use, 47.0, 29.5, size=3.1, width=34, most=3)
-    parts += _lines(sent, 47.0, 40.5, size=3.1, width=34, most=5)
-    parts += _lines(address, 6.0, 60.0, size=2.3, width=72, most=2, mono=True)
-    parts += _lines(above_hash, 6.0, 66.5, size=2.2, width=60, most=1)
-    parts += _lines(head.page_sha256, 6.0, 69.5, size=2.2, width=64, most=1, mono=True)
-    return "".join(parts)
+    address = link(study.address, code, study.epsilon)
+    picture = segno.make(address, error="m", micro=False).svg_inline(omitsize=True, border=2)
+    asker, use, sent, above_hash = (text.format(lies=study.lies_per_100, asker=study.asked_by) for text in words)
+    return "".join(
+        (
+            f'<svg x="5" y="15.5" width="40" height="40">{picture}</svg>',
+            *_lines(study.title, 6.0, 5.6, size=3.6, width=42, most=2, weight="bold"),
+            *_lines(asker if study.asked_by != UNSTATED else "", 6.0, 14.2, size=2.9, width=58, most=1),
+            *_lines(stratum, 47.0, 20.5, size=3.4, width=30, most=2, weight="bold"),
+            *_lines(use, 47.0, 29.5, size=3.1, width=34, most=3),
+            *_lines(sent, 47.0, 40.5, size=3.1, width=34, most=5),
+            *_lines(address, 6.0, 60.0, size=2.3, width=72, most=2, mono=True),
+            *_lines(above_hash, 6.0, 66.5, size=2.2, width=60, most=1),
+            *_lines(study.page_sha256, 6.0, 69.5, size=2.2, width=64, most=1, mono=True),
+        )
+    )
 
 
 def _lines(

@@ -1,20 +1,5 @@
 """The private file of a survey, `survey.db`: codes, which of them are spent, and the counts of the open round.
 
-The mark: how many changes the codes of a survey had seen, kept outside the survey's folder.
-
-Two files restored from one old backup agree with each other, and codes that were spent since then would answer again.
-The mark lies with the user's keys. It is written after a commit, never ahead of one, so codes with fewer changes than
-it says are an older copy: refused until `privatile survey serve --restored` says that it is meant. A mark may lag by
-the last seconds before a power cut or a kill. Where it was restored with the folder, or on another machine, it shows
-nothing.
-
-The codes of a survey in memory: which exist, of which stratum, in which state. A look-up takes no disk.
-
-A million codes take 19 MB. A code's place is that of its row in the order of the hashes. Of a hash the first 128 bits
-are kept here, as many as a code has; the file has all of it, and every change is made there by the whole hash.
-
-The private file of a survey, `survey.db`: which codes are spent, and the counts of the round that is open.
-
     codes   one row per code: its hash, its stratum, its state. Rows lie in the order of the hashes, no row has a time
             or a round, and none has an answer.
     counts  of the open round, per stratum: how many came, and how many ones.
@@ -29,6 +14,15 @@ the newest: of two gateways on one folder the older one writes nothing more, and
 
 What was answered in closed rounds is in the run's file alone (`run.db`, public), and is added to it in three steps,
 each of which may be repeated after a kill: fix the counts here, give them to the run, begin the next round here.
+
+In memory the codes are a table: a look-up takes no disk. A million codes take 19 MB. Of a hash the first 128 bits are
+kept there, as many as a code has; the file has all of it, and every change is made there by the whole hash.
+
+The mark says how many changes the codes had seen, and lies outside the survey's folder. Two files restored from one old
+backup agree with each other, and codes that were spent since then would answer again. The mark lies with the user's
+keys. It is written after a commit, never ahead of one, so codes with fewer changes than it says are an older copy:
+refused until `privatile survey serve --restored` says that it is meant. A mark may lag by the last seconds before a
+power cut or a kill. Where it was restored with the folder, or on another machine, it shows nothing.
 """
 
 import math
@@ -199,6 +193,17 @@ class Count(NamedTuple):
     ones: int
 
 
+class About(NamedTuple):
+    """A survey's file."""
+
+    created: float
+    """When the codes were made, in seconds since 1970."""
+    restored: int
+    """How often it was restored from a backup, as the organiser declared."""
+    writers: int
+    """How many processes have begun to write it, one after another."""
+
+
 class Changed(NamedTuple):
     """A code whose state changes."""
 
@@ -208,16 +213,6 @@ class Changed(NamedTuple):
     """Where the codes in memory have it (`code_table`)."""
     before: int
     after: int
-
-
-class StratumTotals(NamedTuple):
-    """What became of a stratum's codes."""
-
-    codes: int
-    handed: int
-    """Their question was handed out, and no answer came yet."""
-    counted: int
-    late: int
 
 
 class Altered(StoreError):
@@ -238,8 +233,8 @@ class SurveyStore:
         self._writer: int | None = None
         """This process's number among those that have begun to write; none: it only reads, or has not begun."""
 
-    @classmethod
-    def create(cls, path: Path, digest: str, strata: int, codes: Iterable[tuple[bytes, int]]) -> None:
+    @staticmethod
+    def create(path: Path, digest: str, strata: int, codes: Iterable[tuple[bytes, int]]) -> None:
         """Make the file with all its codes, all or nothing."""
         if path.exists():
             raise StoreError(f"{path} exists already: this folder has a survey. Name another folder.")
@@ -317,17 +312,9 @@ class SurveyStore:
 
     # What anybody may read.
 
-    def created(self) -> float:
-        """When the codes were made, in seconds since 1970."""
-        return float(self._connection.execute("SELECT created FROM survey").fetchone()[0])
-
-    def restored(self) -> int:
-        """How often it was restored from a backup, as the organiser declared."""
-        return int(self._connection.execute("SELECT restored FROM survey").fetchone()[0])
-
-    def writers(self) -> int:
-        """How many processes have begun to write it, one after another."""
-        return int(self._connection.execute("SELECT writers FROM survey").fetchone()[0])
+    def about(self) -> About:
+        """What does not change from answer to answer."""
+        return About(*self._connection.execute("SELECT created, restored, writers FROM survey").fetchone())
 
     def round(self) -> OpenRound:
         """The round that is open, as it was written last."""
@@ -350,19 +337,16 @@ class SurveyStore:
         except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError):
             raise StoreError(f"{self.path} is damaged: its codes cannot be read. Restore it from a backup.") from None
 
-    def totals(self) -> list[StratumTotals]:
-        """What became of the codes, per stratum."""
+    def totals(self) -> list[list[int]]:
+        """How many codes are in each state, per stratum."""
         found = [[0, 0, 0, 0] for _ in range(self.strata)]
+        rows = self._connection.execute("SELECT stratum, state, count(*) FROM codes GROUP BY stratum, state")
         try:
-            for stratum, state, number in self._connection.execute(
-                "SELECT stratum, state, count(*) FROM codes GROUP BY stratum, state"
-            ):
+            for stratum, state, number in rows:
                 found[stratum][state] = number
         except (sqlite3.DatabaseError, IndexError, TypeError):
-            raise StoreError(
-                f"{self.path} is damaged: its codes cannot be counted. Restore it from a backup."
-            ) from None
-        return [StratumTotals(sum(row), row[HANDED], row[COUNTED], row[LATE]) for row in found]
+            raise StoreError(f"{self.path} is damaged: its codes cannot be counted. Restore a backup.") from None
+        return found
 
     def claim(self) -> None:
         """Become the file's writer, before anything is read from it: from now on the former one writes nothing."""
@@ -370,7 +354,7 @@ class SurveyStore:
         try:
             with self.transaction():
                 self._connection.execute("UPDATE survey SET writers = writers + 1")
-                self._writer = self.writers()
+                self._writer = self.about().writers
         except sqlite3.Error as error:
             raise StoreError(f"{self.path} cannot be written ({printable(error):.200}).") from None
 
@@ -397,7 +381,7 @@ class SurveyStore:
 
     def require_writer(self) -> None:
         """Refuse to go on if another process has become the writer since `claim`."""
-        if self._writer is not None and self._writer != self.writers():
+        if self._writer is not None and self._writer != self.about().writers:
             raise Superseded(
                 f"another gateway, or `privatile survey close`, has begun to write {self.path}: this one stops, and "
                 "acknowledges nothing more. Let one gateway serve a folder."
@@ -430,16 +414,15 @@ class SurveyStore:
         self._connection.execute("UPDATE survey SET restored = restored + 1")
         self._connection.execute("UPDATE codes SET state = 1 WHERE state = 0")
 
-    def set_round(self, state: OpenRound) -> None:
-        """Write where the round is."""
+    def set_round(self, state: OpenRound, *, clear: bool = False) -> None:
+        """Write where the round is; with `clear` it begins without answers."""
         self._connection.execute(
             "UPDATE round SET number = ?, phase = ?, since = ?, counted_before = ?, ending = ?",
             (state.number, state.phase.value, state.since, state.counted_before, state.ending),
         )
 
-    def clear_counts(self) -> None:
-        """The next round begins without answers."""
-        self._connection.execute("UPDATE counts SET came = 0, ones = 0")
+        if clear:
+            self._connection.execute("UPDATE counts SET came = 0, ones = 0")
 
     def commit(self) -> None:
         """Make the group of changes durable; returns once the disk has them."""

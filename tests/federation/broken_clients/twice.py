@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from privatile.client.responder import Outcome, Responder
-from privatile.core.messages import Question
+from privatile.client.responder import Responder
+from privatile.core.messages import Answer, Question
 from tests.federation.broken_clients.running import run_client
 
-HONEST = Responder.outcome
+HONEST = Responder._respond
 
 
-def outcome(self: Responder, question: Question) -> Outcome:
+def respond(self: Responder, question: Question) -> Answer:
     given = HONEST(self, question)
-    with self.ledger.transaction():
-        self.ledger.execute("UPDATE datasets SET cursor = 0")
-        self.ledger.execute("UPDATE runs SET next = first")
+    self.ledger.execute("UPDATE datasets SET cursor = 0")
+    self.ledger.execute("UPDATE runs SET next = first")
     return given
 
 
 if __name__ == "__main__":  # nothing is broken by an import
-    Responder.outcome = outcome  # type: ignore[method-assign]
+    Responder._respond = respond  # type: ignore[method-assign]
     run_client(sys.argv[1:])

@@ -15,9 +15,9 @@ import numpy as np
 
 from privatile.core.messages import Answer, Question
 from privatile.core.text import canonical_json
-from privatile.federation.keys import KeyPair, PublicKeys
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Link
+from privatile.records.keys import KeyPair, PublicKeys
 from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.happenings import Happening
@@ -166,12 +166,8 @@ class Peer:
         return self.signed(questions, counts, link)
 
     def signed(self, questions: tuple[Question, ...], counts: Sequence[int], link: Link) -> bytes:
-        first = questions[0]
-        answers = [
-            Answer(first.run, first.round, self.name, one.level, n) for one, n in zip(questions, counts, strict=True)
-        ]
-        digest = question_digest(self.study.digest, questions)
-        return self.replica.answer(AnswerMessage.of(self.study.digest, digest, answers, link)).pack(self.key)
+        answers = [Answer(one, self.name, n, link.position) for one, n in zip(questions, counts, strict=True)]
+        return self.replica.answer(AnswerMessage.of(self.study.digest, answers)).pack(self.key)
 
 
 class StoredPeer(Peer):

@@ -23,7 +23,7 @@ from replica.kit import Logged, Peer, make_study, new_replica, run
 
 STUDIES: tuple[dict[str, Any], ...] = (
     {"design": "auto", "levels": (0.25, 0.5), "length": 40},
-    {"design": "tuned", "values": "continuous", "length": 40},
+    {"design": "tuned", "value_kind": "continuous", "length": 40},
     {"design": "auto", "scale": "log", "range": (1.0, 1000.0), "length": 25},
 )
 """Designs that fit curves, where the last bits of two processors differ."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from privatile.federation.keys import KeyPair
 from privatile.federation.wire import Link
+from privatile.records.keys import KeyPair
 from privatile_leaderless.decisions import Tally
 from privatile_leaderless.entries import (
     Decision,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from privatile.federation.keys import KeyPair
+from privatile.records.keys import KeyPair
 from privatile_leaderless import recovery as recovery_module
 from privatile_leaderless.chain import closed_chain, end_chain
 from privatile_leaderless.entries import ClosedRound, Decision, Note, Relay, Stand, Vote

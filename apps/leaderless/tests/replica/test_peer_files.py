@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError, StoreError
-from privatile.federation.record.record import transcript_digest
+from privatile.records import transcript_digest
 from privatile.run.run_file import RunStore
 from privatile_leaderless.chain import payload_digest, signed_value
 from privatile_leaderless.entries import Note
@@ -34,6 +34,7 @@ from replica.kit import (
     say,
     stored,
 )
+from tests.made_runs import copied
 
 
 def test_a_restored_peer_signs_nothing_in_the_open_round() -> None:
@@ -41,7 +42,7 @@ def test_a_restored_peer_signs_nothing_in_the_open_round() -> None:
     log = after(peers, 1)
     old = peers[3]
     old.save()
-    copy = old.store.to_bytes()
+    copy = copied(old.store)
     run(peers, log, lambda: getattr(read(log[-1]), "round", 0) == 3)
     for peer in peers:
         peer.follow(log)
@@ -247,7 +248,7 @@ def test_a_kill_between_two_transactions_leaves_no_finished_run_that_is_called_u
     with pytest.raises(StoreError, match="killed"):
         killed.save()
     monkeypatch.undo()
-    again = StoredPeer.from_copy(killed, killed.store.to_bytes())
+    again = StoredPeer.from_copy(killed, copied(killed.store))
     assert again.replica.finished
     assert again.store.finished is not None
 
@@ -262,4 +263,4 @@ def test_a_damaged_file_is_called_damaged(change: str) -> None:
     peer.save()
     peer.store.execute([(change, ())])
     with pytest.raises(StoreError, match="does not replay"):
-        StoredPeer.from_copy(peer, peer.store.to_bytes()).stand()
+        StoredPeer.from_copy(peer, copied(peer.store)).stand()

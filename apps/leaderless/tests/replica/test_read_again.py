@@ -28,6 +28,7 @@ from replica.kit import (
     stored,
 )
 from replica.test_decisions import same_state
+from tests.made_runs import copied
 
 
 def commit_second(peers: Sequence[StoredPeer], log: list[Logged]) -> Sequence[StoredPeer]:
@@ -116,7 +117,7 @@ def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads
     else:
         log += [answer_of(peer) for peer in peers[:3]]
         last = answer_of(liar)
-    knows = StoredPeer.from_copy(liar, liar.store.to_bytes())
+    knows = StoredPeer.from_copy(liar, copied(liar.store))
     knows.follow([*log, last])
     assert (peers[1].replica.closed, knows.replica.closed) == (1, 2)
     true = knows.replica.proposal("peer3")

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from privatile.federation.keys import PublicKeys
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
+from privatile.records.keys import PublicKeys
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import CloseVote, Decision, asks_digest
 from privatile_leaderless.following import Following
@@ -38,6 +38,7 @@ from replica.kit import (
     stored,
 )
 from replica.test_decisions import follows, same_state, vote
+from tests.made_runs import copied
 
 
 def all_follow(peers: Sequence[StoredPeer], log: list[Logged]) -> None:
@@ -92,7 +93,7 @@ def test_an_answer_before_its_question_with_a_key_that_was_replaced_meanwhile_do
     log = after(peers, 1)
     question = say(peers[0])
     lost = peers[3]
-    knows = StoredPeer.from_copy(lost, lost.store.to_bytes())
+    knows = StoredPeer.from_copy(lost, copied(lost.store))
     knows.replica = new_replica(lost.study)
     knows.replica.catch_up(lost.replica.closed_rounds())
     knows.see(*question[0])

@@ -39,6 +39,7 @@ from replica.kit import (
     say,
 )
 from replica.test_decisions import follows, same_state, vote, with_question
+from tests.made_runs import copied
 
 
 def test_one_peer_cannot_fill_a_round_with_votes() -> None:
@@ -79,7 +80,7 @@ def test_votes_beyond_the_limit_count_for_nobody_however_the_log_is_read() -> No
     late.follow(log[:3])
     late.replica.catch_up(live.replica.closed_rounds())
     late.follow(log)
-    for other in (again, late, StoredPeer.from_copy(live, live.store.to_bytes())):
+    for other in (again, late, StoredPeer.from_copy(live, copied(live.store))):
         assert same_state(other.replica, live.replica)
         assert other.replica.missing == live.replica.missing == ["peer3"]
         assert other.replica._history.notes == []

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from privatile.core.messages import Answer
+from privatile.core.messages import Answer, Position
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from replica.kit import StoredPeer, drawn, key_of, make, make_study, run
@@ -64,9 +64,8 @@ def with_intake() -> RunStore:
         for name, asked in questions.items():
             if (name, asked[0].round) not in SILENT:
                 links[name] += len(asked)
-                answers = [Answer(one.run, one.round, name, one.level, drawn(name, one)) for one in asked]
-                digest = question_digest(study.digest, asked)
-                message = AnswerMessage.of(study.digest, digest, answers, Link(links[name], "0" * 32))
+                answers = [Answer(one, name, drawn(name, one), Position(links[name])) for one in asked]
+                message = AnswerMessage.of(study.digest, answers)
                 assert intake.offer(name, message.pack(key_of(name))).outcome == "counted"
         coordinator.accept(intake.counts(), (), intake.unspent)
         intake.close(coordinator.asked)

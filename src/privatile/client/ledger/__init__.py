@@ -5,7 +5,7 @@ from privatile.client.ledger.datasets import Content
 from privatile.client.ledger.integrity import PersonKey
 
 # `statement` is not exported: the function would hide the module of the same name.
-from privatile.client.ledger.ledger import Ledger, Position, Stored
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import mark_restored
 
 __all__ = [
@@ -13,9 +13,7 @@ __all__ = [
     "Content",
     "Ledger",
     "PersonKey",
-    "Position",
     "SpendingRules",
-    "Stored",
     "mark_restored",
     "release_run",
 ]

@@ -67,6 +67,7 @@ from privatile.client.ledger.datasets import (
     Span,
     added_up,
     any_lost,
+    apart,
     dataset_id,
     enter_dataset,
     most_by_name,
@@ -82,10 +83,10 @@ from privatile.client.ledger.datasets import (
     spent_elsewhere,
     stored_identity,
 )
-from privatile.client.ledger.ledger import Ledger, Position, Stored, stored_answer
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import UNNAMED
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.core.text import counted
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
 
@@ -188,8 +189,13 @@ class RecordLimit:
         if any_lost(ledger, overlapping_datasets(ledger, content)):
             return math.inf
         if own not in ledger.nameless or ledger.nameless[own][0] != state:
-            ledger.nameless[own] = state, nameless(ledger, reserved=True), most_by_name(ledger)
-        _, sets, by_name = ledger.nameless[own]
+            ledger.nameless[own] = state, apart(ledger), {}
+        _, new, sums = ledger.nameless[own]
+        # Nothing of this run is entered yet, so a data set that shares a digest with it may look new by itself.
+        left_out = frozenset(new - sharing_datasets(ledger, content).keys())
+        if left_out not in sums:
+            sums[left_out] = nameless(ledger, left_out, reserved=True), most_by_name(ledger, left_out)
+        sets, by_name = sums[left_out]
         others = added_up((part, epsilon) for other, part, epsilon in sets if not content.same_split(other))
         return others if content.by_person else others + by_name
 
@@ -511,10 +517,6 @@ class Account:
             allowed &= spent + elsewhere + self.epsilon <= rules.lifetime_limit
         return allowed
 
-    def asked(self) -> int:
-        """How many records this run has asked."""
-        return self.state().asked
-
     def check_limit(self, start: int, stop: int) -> None:
         """Refuse records, at these positions, that would spend more than is allowed for life."""
         rules = self.in_force()
@@ -573,19 +575,29 @@ class Account:
 
     def has_answered(self, question: Question) -> bool:
         """Whether this round and level were answered, with this question or another."""
-        found = self.ledger.execute(
-            "SELECT 1 FROM answers WHERE run = ? AND client = ? AND round = ? AND level = ?",
-            (self.run, self.content.client, question.round, question.level),
-        )
-        return found.fetchone() is not None
+        return self.stored(question) is not None
 
-    def replay(self, question: Question) -> Stored | AccountState:
+    def stored(self, question: Question) -> Answer | None:
+        """What this round and level was answered with, whatever the question was."""
+        return self.ledger.answer(self.run, self.content.client, question.round, question.level)
+
+    def answered(self) -> int:
+        """How many records have answered this run; those that a restore has written off are not among them."""
+        own = "SELECT total(length) FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL"
+        return int(self.ledger.execute(own, (self.run, self.content.client)).fetchone()[0])
+
+    def last_round(self) -> int:
+        """The last round of this run that was answered, or whose answers may be lost; 0 before the first."""
+        own = "SELECT coalesce(max(round), 0) FROM answers WHERE run = ? AND client = ?"
+        return int(self.ledger.execute(own, (self.run, self.content.client)).fetchone()[0])
+
+    def replay(self, question: Question) -> Answer | AccountState:
         """The stored answer to the identical question; the account's state if the round is new; refused otherwise."""
         if question.run != self.run:
             raise Equivocation(f"this account is for run {self.run!r}; a question of run {question.run!r} is refused.")
-        found = stored_answer(self.ledger, self.run, self.content.client, question)
+        found = self.stored(question)
         if found is not None:
-            if found.question == question.to_json():
+            if found.question == question:
                 return found
             self._refuse(question, "was answered, and is asked again with another question")
         state = self.state()

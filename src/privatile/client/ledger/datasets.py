@@ -21,13 +21,13 @@ What a ledger says about itself: who has answered how much, and what it cost. Ne
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from privatile.client.ledger.integrity import PersonKey
-from privatile.client.ledger.ledger import Ledger
+from privatile.client.ledger.ledger import DAMAGED, Ledger
 from privatile.client.sources.source import ONLY_CLIENT
-from privatile.errors import InputError
+from privatile.errors import InputError, LedgerError
 
 SplitId = tuple[bytes, bytes]
 """Digest of a whole column, digest of how it is split among clients."""
@@ -201,8 +201,10 @@ def any_lost(ledger: Ledger, datasets: Iterable[int]) -> bool:
 def stored_identity(ledger: Ledger, dataset: int) -> "Identity":
     """The identity of a data set of the ledger."""
     splits = ledger.execute("SELECT source, split FROM splits WHERE dataset = ?", (dataset,)).fetchall()
-    row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,))
-    column, by_person, values_digest = row.fetchone()
+    row = ledger.execute("SELECT column, person IS NOT NULL, content FROM datasets WHERE id = ?", (dataset,)).fetchone()
+    if row is None or not splits:
+        raise LedgerError(DAMAGED.format(path=ledger.path))
+    column, by_person, values_digest = row
     return Identity(column, bool(by_person), values_digest, tuple(splits))
 
 
@@ -276,19 +278,19 @@ Nameless = tuple[Identity, Part, float]
 """A data set without a person column: its identity, by which split it is counted, the most that a record has spent."""
 
 
-def nameless(ledger: Ledger, *, reserved: bool) -> list[Nameless]:
-    """The data sets without a person column, whose records may be anybody's; left out are those of new people."""
+def nameless(ledger: Ledger, left_out: Set[int], *, reserved: bool) -> list[Nameless]:
+    """The data sets without a person column, whose records may be anybody's, but those `left_out` (`apart`)."""
     rows = ledger.execute("SELECT id FROM datasets WHERE person IS NULL").fetchall()
-    sets = {key: stored_identity(ledger, key) for key in {key for (key,) in rows} - apart(ledger)}
+    sets = {key: stored_identity(ledger, key) for key in {key for (key,) in rows} - left_out}
     return [(sets[key], part, known_spent(ledger, key, reserved=reserved)) for key, part in _parts(sets).items()]
 
 
-def most_by_name(ledger: Ledger) -> float:
-    """The most that a person may have spent, or runs have reserved, by name; not in data sets of new people."""
+def most_by_name(ledger: Ledger, left_out: Set[int]) -> float:
+    """The most that a person may have spent, or runs have reserved, by name; not in the data sets `left_out`."""
     asked, held = ledger.execute(
         "SELECT total(asked), total(held) FROM (SELECT sum(r.epsilon) asked,"
         " max(r.epsilon * coalesce(r.reserved > r.next, 0)) held FROM runs r JOIN datasets d ON d.id = r.dataset"
-        f" WHERE d.person IS NOT NULL AND d.id NOT IN ({','.join(map(str, apart(ledger)))}) GROUP BY r.run)"
+        f" WHERE d.person IS NOT NULL AND d.id NOT IN ({','.join(map(str, left_out))}) GROUP BY r.run)"
     ).fetchone()
     return min(asked, ledger.lifetime_budgets.totals()[1] + held) if asked else 0.0
 
@@ -386,7 +388,7 @@ nameless_epsilon=0.0, max_epsilon=None)
         " GROUP BY d.id ORDER BY d.client, d.column, d.id"
     ).fetchall()
     people, most = ledger.lifetime_budgets.totals()
-    added = added_up((part, epsilon) for _, part, epsilon in nameless(ledger, reserved=False))
+    added = added_up((part, epsilon) for _, part, epsilon in nameless(ledger, apart(ledger), reserved=False))
     new = said_new(ledger)
     restored = ledger.meta("restored") is not None
     lines = tuple(

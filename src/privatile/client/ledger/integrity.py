@@ -52,11 +52,12 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.messages import Position
 from privatile.core.text import printable
 from privatile.errors import LedgerError
 
 if TYPE_CHECKING:
-    from privatile.client.ledger.ledger import Ledger, Position
+    from privatile.client.ledger.ledger import Ledger
 
 
 KEY_BYTES = 32
@@ -349,7 +350,7 @@ class Mark:
             return
         raise _undeclared(ledger, f"{problem} (by {self._path})")
 
-    def advance(self, position: "Position") -> None:
+    def advance(self, position: Position) -> None:
         """Note an entry that is on the disk; the file is written now and then."""
         self._noted = position
         if time.monotonic() - self._written > EVERY_SECONDS:
@@ -365,7 +366,7 @@ class Mark:
             self.put(position)
         self._written = time.monotonic()
 
-    def put(self, position: "Position") -> None:
+    def put(self, position: Position) -> None:
         """Set the mark, back too; where the folder cannot be written that is told once."""
         if self._path is None:
             return

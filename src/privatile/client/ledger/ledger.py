@@ -32,10 +32,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from privatile.client.ledger.file_systems import journal_for
 from privatile.client.ledger.integrity import (
@@ -50,7 +49,7 @@ from privatile.client.ledger.integrity import (
     remove_drafts,
 )
 from privatile.client.ledger.people import LifetimeBudgets
-from privatile.core.messages import Question
+from privatile.core.messages import HEAD_BYTES, Answer, Position, Question
 from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_column
 from privatile.core.text import printable
 from privatile.errors import LedgerBusy, LedgerError
@@ -265,8 +264,6 @@ def check_pages(connection: sqlite3.Connection, path: Path | None, table: str | 
         raise LedgerError(DAMAGED.format(path=path))
 
 
-HEAD_BYTES = 16
-
 log = logging.getLogger("privatile.client")
 
 LARGEST_LINKED = 100_000
@@ -276,17 +273,6 @@ ENTRY = "run, client, number, round, level, question, start, stop, length, ones"
 """The columns of an answer that the chain covers."""
 
 ENCODER = json.JSONEncoder(separators=(",", ":"))
-
-
-class Position(NamedTuple):
-    """How far a chain has come: a number of entries, and the head of the ledger's chain at the last of them.
-
-    For a run the number counts the entries of that run alone, so that nobody learns from it what others were given;
-    the head covers everything before it all the same.
-    """
-
-    sequence: int = 0
-    head: bytes = bytes(HEAD_BYTES)
 
 
 class Ledger:
@@ -365,6 +351,19 @@ class Ledger:
             except LedgerError:
                 ledger.close()
                 raise
+        return ledger
+
+    @classmethod
+    def open_or_make(cls, path: str | os.PathLike[str], *, restored: bool = False) -> "Ledger":
+        """The ledger at `path`, made now where there is none; of processes that begin together all share one."""
+        ledger = cls.open(path, restored=restored)
+        try:
+            with ledger.transaction():  # makes the file, with its keys
+                pass
+        except LedgerError:
+            if not Path(path).exists():
+                raise
+            ledger = cls.open(path, restored=restored)  # another process was faster
         return ledger
 
     @cached_property
@@ -508,7 +507,9 @@ class Ledger:
     @property
     def max_epsilon(self) -> float | None:
         """The last limit that was given in this ledger; None where none was."""
-        row = self.execute("SELECT value FROM meta WHERE key = 'max_epsilon'").fetchone()
+        row = self.execute("SELECT value, typeof(value) FROM meta WHERE key = 'max_epsilon'").fetchone()
+        if row is not None and row[1] not in ("real", "integer"):
+            raise LedgerError(DAMAGED.format(path=self.path))
         return None if row is None else float(row[0])
 
     # -- keys ----------------------------------------------------------------------------------------------------
@@ -584,6 +585,37 @@ class Ledger:
         )
         return Position(number, self._tip.head)
 
+    def answer(self, run: str, client: str, number: int, level: float) -> Answer | None:
+        """What was answered in this round about this level; refused where its link in the chain is broken."""
+        row = self.execute(
+            "SELECT sequence, question, ones, number, head FROM answers WHERE run = ? AND client = ? AND round = ?"
+            " AND level = ?",
+            (run, client, number, level),
+        ).fetchone()
+        if row is None:
+            return None
+        sequence, question, ones, *position = row
+        self.check_links(sequence, sequence)
+        return Answer(Question.from_json(question), client, ones, Position(*position))
+
+    def answers(self, run: str, client: str) -> dict[int, tuple[Answer, ...]]:
+        """Every round that this client has answered in this run, one answer per level, as they were asked."""
+        found: dict[int, tuple[Answer, ...]] = {}
+        rows = self.execute(
+            "SELECT round, question, ones, number, head FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL"
+            " ORDER BY sequence",
+            (run, client),
+        )
+        for number, question, ones, *position in rows:
+            answer = Answer(Question.from_json(question), client, ones, Position(*position))
+            found[number] = (*found.get(number, ()), answer)
+        return found
+
+    def lost_through(self, run: str, client: str) -> int:
+        """The last round of a run whose answers may be missing because this ledger was restored; 0 if it never was."""
+        own = "SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ? AND client = ?"
+        return int(self.execute(own, (run, client)).fetchone()[0])
+
     def _link(self, head: bytes, entry: tuple[object, ...]) -> bytes:
         text = ENCODER.encode(entry).encode()
         return hashlib.blake2b(head + text, key=self._chain_key, digest_size=HEAD_BYTES).digest()
@@ -646,26 +678,3 @@ class Ledger:
             finally:
                 self._tip = None
                 self._connection.execute("ROLLBACK")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An answer that was given: its count, and the position of the run after it (entries of the run, head)."""
-
-    ones: int
-    position: Position
-    question: str = field(default="", compare=False)
-    """The question that was answered, as JSON; its length is the number of records that answered."""
-
-
-def stored_answer(ledger: Ledger, run: str, client: str, question: Question) -> Stored | None:
-    """What was answered in this round about this level, to this question or another; none where nothing was."""
-    row = ledger.execute(
-        "SELECT question, ones, number, head, sequence FROM answers WHERE run = ? AND client = ? AND round = ?"
-        " AND level = ?",
-        (run, client, question.round, question.level),
-    ).fetchone()
-    if row is None:
-        return None
-    ledger.check_links(row[4], row[4])
-    return Stored(row[1], Position(row[2], row[3]), row[0])

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 from privatile.client.ledger.account import release
 from privatile.client.ledger.integrity import COPY
-from privatile.client.ledger.ledger import Ledger, Position
-from privatile.core.messages import Question
+from privatile.client.ledger.ledger import Ledger
+from privatile.core.messages import Position, Question
 from privatile.core.text import counted
 from privatile.errors import LedgerError
 

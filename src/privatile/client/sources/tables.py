@@ -20,7 +20,7 @@ class MappingSource(Source):
     """Client name -> column."""
 
     def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
-        super().__init__(column, "client")  # named by the mapping
+        super().__init__(column, "client" if column != "client" else "clients")  # named by the mapping
         self._data = data
         for name in data:
             self.code((name,))

@@ -20,7 +20,7 @@ from pathlib import Path
 from privatile.core.messages import Question
 from privatile.errors import PrivatileError, ProtocolError
 from privatile.federation.audit.plan import PERSON, Sitting
-from privatile.federation.connection import CoordinatorPort, connected
+from privatile.federation.connection import NatsCoordinator, connected
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.folder import Directory, admit, initialize
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
@@ -120,7 +120,7 @@ class Session:
 
     directory: Directory
     clients: Mapping[str, Client]
-    port: CoordinatorPort
+    port: NatsCoordinator
     received: list[bytes] = field(default_factory=list)
     """Everything that the clients have sent."""
     _asked: Mapping[str, tuple[Question, ...]] = field(default_factory=dict)
@@ -167,12 +167,9 @@ class Session:
             message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
             waiting, asked = self._answers.get(client), self._asked.get(client, ())
             if isinstance(message, AnswerMessage) and waiting is not None and not waiting.done():
-                answers = message.answers
-                if len(answers) == len(asked):
-                    checked = zip(answers, asked, strict=True)
-                    waiting.set_result(tuple(answer.check(question).ones for answer, question in checked))
+                waiting.set_result(tuple(one.ones for one in message.answers_to(asked, open_ended=False)))
 
-    async def _on_hello(self, port: CoordinatorPort, client: str, payload: bytes) -> None:
+    async def _on_hello(self, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(ProtocolError):
             hello = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
@@ -180,7 +177,7 @@ class Session:
                 self._seen.add(client)
                 nonce, digest = secrets.token_hex(16), self._study.digest
                 welcome = Welcome(digest, client, hello.instance, None, 0, 0, "", nonce, hello.nonce)
-                await port.welcome(client, welcome.pack(self._key))
+                await self.port.welcome(client, welcome.pack(self._key))
 
 
 @contextlib.asynccontextmanager
@@ -216,7 +213,7 @@ async def open_session(
     try:
         authority = directory.authority.read_text(encoding="ascii")
         async with connected("coordinator", [directory.settings().url], directory.key(), authority) as connection:
-            session = Session(directory, clients, CoordinatorPort(connection, sitting.study.identity))
+            session = Session(directory, clients, NatsCoordinator(connection, sitting.study.identity))
             try:
                 await session.open()
                 yield session

@@ -35,7 +35,6 @@ from privatile.federation.wire import (
     Link,
     Message,
     Welcome,
-    question_digest,
     read_message,
     unquoted,
 )
@@ -317,16 +316,11 @@ class AnswerIntake:
             return Verdict(
                 "ahead", "the answer is to a later round: the run's file is an older copy, or this is untrue"
             )
-        answers = message.answers
         try:
-            questions = message.as_answered(asked, open_ended=self._open_ended)
-            for answer, question in zip(answers, questions, strict=True):
-                answer.check(question)
-            if message.question != question_digest(self._study, questions):
-                raise ProtocolError("the answer is to another question than this round's.")
+            answers = message.answers_to(asked, open_ended=self._open_ended)
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
-        ones, lengths = tuple(answer.ones for answer in answers), tuple(question.length for question in questions)
+        ones, lengths = tuple(one.ones for one in answers), tuple(one.question.length for one in answers)
         return self._enter(client, Accepted(ones, message.ledger, signer, signature, lengths))
 
     def _enter(self, client: str, accepted: Accepted) -> Verdict:

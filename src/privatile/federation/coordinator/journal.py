@@ -16,25 +16,24 @@ What goes to the journal once per tick: each write waits for the disk, and no cl
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from privatile.errors import StoreError
 from privatile.federation.coordinator.intake import Accepted, LateLink, Verdict
 from privatile.federation.wire import Link
 from privatile.run.run_file import RunStore, Statement
-from privatile.run.state import Alarm, awaiting, is_aborted, is_lasting, is_stopped, read_alarms
+from privatile.run.state import (
+    Alarm,
+    Event,
+    awaiting,
+    is_aborted,
+    is_lasting,
+    is_stopped,
+    last_events,
+    read_alarms,
+)
 from privatile.run.tables import FEDERATION
-
-
-class Event(NamedTuple):
-    """Something that happened."""
-
-    at: float
-    kind: str
-    client: str | None
-    round: int | None
-    text: str
 
 
 class Uncounted(NamedTuple):
@@ -105,10 +104,9 @@ class Journal:
         """Store an event."""
         self._store.execute([("INSERT INTO events VALUES (?, ?, ?, ?, ?)", (time.time(), kind, client, number, text))])
 
-    def events(self, last: int = 1_000_000) -> Iterator[Event]:
+    def events(self, last: int = 1_000_000) -> tuple[Event, ...]:
         """The last events, oldest first."""
-        rows = self._store.query("SELECT * FROM events ORDER BY rowid DESC LIMIT ?", (last,))
-        return (Event(*row) for row in reversed(rows))
+        return last_events(self._store, last)
 
     def aborted(self) -> bool:
         """Whether the run was ended for good."""

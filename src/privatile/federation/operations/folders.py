@@ -16,12 +16,11 @@ from pathlib import Path
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal
-from privatile.federation.keys import write_private
 from privatile.federation.setup.folder import Directory, RevokedKey, Roster, check_coordinated, new_folder
 from privatile.federation.setup.invitation import read_invitation
 from privatile.federation.study import FederationStudy
 from privatile.run.coordinator import Coordinator
-from privatile.run.files import replace_file
+from privatile.run.files import replace_file, write_private
 from privatile.run.run_file import RunStore
 from privatile.run.tables import running_process
 
@@ -118,7 +117,7 @@ def _weights(
             raise InputError("weights are either stated one by one or kept in proportion, not both.")
         return shares
     if set(stated) != set(left):
-        shown = " ".join(f"--weight {name}={shares[name]:.6g}" for name in left)
+        shown = " ".join(f"--client-weights {name}={shares[name]:.6g}" for name in left)
         raise InputError(
             "the weights decide which mixture is estimated, and without a client it is another one: state the weight "
             f"of every client that is left, {', '.join(left)}. The old proportions (--proportional) would be {shown}."
@@ -140,10 +139,11 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
                 f"the run of {old.path} is neither finished nor aborted, and both runs would want the same records. "
                 f"End it for good first: privatile federation abort {old.path}"
             )
-        asked = {name: totals.asked for name, totals in store.client_totals().items()}
+        coordinator = Coordinator(store)
+        asked = coordinator.asked
         if store.finished is None:
             # The round that was being asked may have been answered without being counted.
-            for name, questions in Coordinator(store).questions().items():
+            for name, questions in coordinator.questions().items():
                 asked[name] += sum(question.length for question in questions)
     return asked
 

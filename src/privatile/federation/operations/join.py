@@ -15,9 +15,11 @@ from privatile.client.randomizer import Coins
 from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
-from privatile.errors import InputError, LedgerError
+from privatile.errors import InputError
+from privatile.federation.connection import Connection, NatsSite, connecting
 from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.invitation import Invitation
+from privatile.federation.site.core import SiteCore
 from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import Invited, SiteLimits, read_limits, refused
 from privatile.federation.site.responder import OpenSiteResponder, SiteResponder, open_responder
@@ -89,8 +91,15 @@ def prepare_client(
     file or environment variable leads to them.
     """
     limits, responder = prepare_responder(invitation, site, source, options, coins=coins, read=read)
+    key, client, identity = site.key(), invitation.client, invitation.study.identity
+
+    def transport(connection: Connection) -> NatsSite:
+        return NatsSite(connection, identity, client)
+
     return ClientService(
-        invitation, site.key(), limits, responder, restored=options.restored, heartbeat=options.heartbeat
+        SiteCore(invitation, key, limits, responder, restored=options.restored),
+        connecting(client, invitation.brokers, key, invitation.authority, transport),
+        heartbeat=options.heartbeat,
     )
 
 
@@ -115,7 +124,7 @@ def prepare_responder(
     limits = read_limits(limits_file)
     if reasons := limits.refusals(invitation, options.value):
         raise refused(reasons, f"Edit {limits_file}")
-    ledger = _open_or_make(site.ledger_file, restored=options.restored)
+    ledger = Ledger.open_or_make(site.ledger_file, restored=options.restored)
     ledger.execute(f"PRAGMA busy_timeout = {LEDGER_SECONDS * 1000}")
     person_key = None
     if options.person is not None:
@@ -136,16 +145,3 @@ def prepare_responder(
     else:
         responder = open_responder(study, invitation.client, source, ledger, rules, person_key=person_key, coins=coins)
     return limits, responder
-
-
-def _open_or_make(path: Path, *, restored: bool) -> Ledger:
-    """The site's ledger, made now where there is none; the clients of two studies may start together and share it."""
-    ledger = Ledger.open(path, restored=restored)
-    try:
-        with ledger.transaction():  # makes the file, with its keys
-            pass
-    except LedgerError:
-        if not path.exists():
-            raise
-        ledger = Ledger.open(path, restored=restored)  # the other client was faster
-    return ledger

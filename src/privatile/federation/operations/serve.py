@@ -14,12 +14,14 @@ from typing import Any, Protocol
 from privatile.client.ledger.file_systems import require_volume
 from privatile.core.text import counted
 from privatile.errors import InputError
+from privatile.federation.connection import Connection, NatsCoordinator, connecting
+from privatile.federation.coordinator.core import CoordinatorCore
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.coordinator.service import Control, CoordinatorService
 from privatile.federation.monitoring import Metrics, operations_page
 from privatile.federation.setup.broker import EmbeddedBroker
-from privatile.federation.setup.certificates import broken_validity, read_certificate
 from privatile.federation.setup.folder import Directory
+from privatile.run.certificates import broken_validity, read_certificate
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue, lock_folder
 from privatile.run.run_file import RunStore
@@ -109,9 +111,33 @@ class ServeOptions:
     replicas: int = 1
 
 
+def coordinator_service(
+    directory: Directory, run: OpenRun, options: ServeOptions, broker: EmbeddedBroker | None = None
+) -> CoordinatorService:
+    """What drives the run of a folder, over its own broker or the given addresses."""
+    study, key, signers = directory.study(), directory.key(), roster_signers(directory)
+    urls = options.brokers or (directory.settings().url,)
+    authority = directory.authority.read_text(encoding="ascii")
+
+    def transport(connection: Connection) -> NatsCoordinator:
+        return NatsCoordinator(connection, study.identity, options.replicas)
+
+    service = CoordinatorService(
+        CoordinatorCore(study, key, run.coordinator, run.journal, signers()),
+        connecting("coordinator", urls, key, authority, transport),
+        signers=signers,
+        broker=", ".join(urls),
+        control=Control(directory.path / "control"),
+        exit_when_paused=options.exit_when_paused,
+    )
+    if broker is not None:
+        service.repair = broker.repair
+    return service
+
+
 def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
     """Run the coordinator of a folder until the study ends or somebody stops it."""
-    study, key, settings = directory.study(), directory.key(), directory.settings()
+    study, settings = directory.study(), directory.settings()
     require_volume(directory.store_file, "the run's file")
     embedded = not options.brokers
     if embedded:
@@ -136,19 +162,7 @@ def serve_run(directory: Directory, options: ServeOptions, say: Say) -> str:
         finished = run.coordinator.done
         done = counted(finished, "round") if study.is_open else f"{finished:,} of {rounds}"
         say(f"store       {directory.store_file} ({done} done)")
-        service = CoordinatorService(
-            study,
-            key,
-            run.coordinator,
-            run.journal,
-            urls=options.brokers or (settings.url,),
-            authority=directory.authority.read_text(encoding="ascii"),
-            signers=roster_signers(directory),
-            broker=broker,
-            control=Control(directory.path / "control"),
-            exit_when_paused=options.exit_when_paused,
-            replicas=options.replicas,
-        )
+        service = coordinator_service(directory, run, options, broker)
 
         async def serve() -> str:
             async with hosted(service, options.ops_host, options.ops_port, options.ops_names, say):

@@ -5,6 +5,7 @@ Which nats-server is started: the first on the PATH that is new enough, else the
 The embedded broker: one nats-server process, for organizers without a broker of their own.
 """
 
+import asyncio
 import contextlib
 import itertools
 import logging
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from privatile.errors import BrokerError, InputError, how_to_install
+from privatile.federation.monitoring import facts
 from privatile.federation.setup.permissions import BrokerFiles, BrokerSettings
 
 OLDEST = (2, 10)
@@ -161,6 +163,15 @@ class EmbeddedBroker:
             except OSError as error:
                 raise does_not_run(self.binary, error) from None
         self._wait()
+
+    async def repair(self) -> None:
+        """Start the server again where it is gone."""
+        if self.process_id is None:
+            log.warning("the embedded broker is gone; starting it again")
+            try:
+                await asyncio.to_thread(self.start)
+            except BrokerError as error:
+                log.error("the broker does not start", extra=facts(reason=str(error)))
 
     def check_ports(self) -> None:
         """Refuse a port that is taken, before the server does in its own words."""

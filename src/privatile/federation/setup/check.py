@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from privatile.errors import InputError, PrivatileError
-from privatile.federation.keys import broken_mode
 from privatile.federation.setup.broker import check_configuration, find_binary
-from privatile.federation.setup.certificates import broken_validity, ends_soon, read_certificate
 from privatile.federation.setup.folder import Directory
+from privatile.run.certificates import broken_validity, ends_soon, read_certificate
+from privatile.run.files import broken_mode
 
 T = TypeVar("T")
 

@@ -19,13 +19,13 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
-from privatile.federation.keys import KeyPair, PublicKeys, read_key, same_fingerprint, write_private
 from privatile.federation.setup.broker import reload_broker
-from privatile.federation.setup.certificates import issue_broker, make_authority
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_invitation
 from privatile.federation.setup.permissions import BrokerFiles, BrokerSettings, configuration_text
 from privatile.federation.study import FederationStudy, load_study, study_toml
-from privatile.run.files import read_json, replace_file, write_json
+from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint
+from privatile.run.certificates import issue_broker, make_authority
+from privatile.run.files import read_json, replace_file, write_json, write_private
 from privatile.run.run_file import RunStore
 from privatile.run.tables import COORDINATOR_PROCESS
 
@@ -245,7 +245,7 @@ def add_client(directory: Directory, client: str, epsilon: float, records: int, 
         if not study.weighs_by_size:
             raise InputError(
                 "the study's weights are not those of its clients' numbers of records: state the new client's weight "
-                "(--weight NUMBER, a share of 1; the others share the rest)."
+                "(--client-weight NUMBER, a share of 1; the others share the rest)."
             )
         weight = records / (records + sum(agreement.records for agreement in study.clients.values()))
     if not 0.0 < weight < 1.0:

@@ -12,18 +12,19 @@ from urllib.parse import urlsplit
 import msgspec
 
 from privatile.client.order.weights import WIDEST
+from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.messages import Missing
 from privatile.core.text import counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
-from privatile.estimator.open_ended import SHORTEST
 from privatile.estimator.schedule import Mode
 from privatile.estimator.settings import parse_values
-from privatile.federation.keys import KeyPair, PublicKeys, verify
-from privatile.federation.setup.certificates import certificate_fingerprint, parse_certificate
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import NAME
+from privatile.records.keys import KeyPair, PublicKeys, verify
+from privatile.run.certificates import certificate_fingerprint, parse_certificate
 from privatile.run.files import read_json, write_json
+from privatile.run.rounds import ROUND_LENGTH
 
 InvitationFormat = Literal[2]
 INVITATION: InvitationFormat = 2
@@ -119,14 +120,16 @@ def study_rows(study: FederationStudy, client: str) -> list[tuple[str, str]]:
     agreement = study.clients[client]
     others = [name for name in study.clients if name != client]
     low, high = study.range
-    weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
+    weak = (
+        f"; an epsilon above {WEAK_EPSILON:g}, which protects next to nothing, is allowed" if study.allow_weak else ""
+    )
     return [
         ("study", f"{study.title} (federation {study.identity})"),
         ("asked by", study.asked_by),
         ("value", study.value),
         ("question", f"are you above q? q within {low:,.10g} to {high:,.10g}, {study.scale} scale"),
         _levels_row(study.levels if agreement.level is None else (agreement.level,)),
-        ("values declared", f"{study.values}: {values_words(study.values)}"),
+        ("values declared", f"{study.value_kind}: {values_words(study.value_kind)}"),
         ("missing values", f"{study.missing}: {MISSING_WORDS[study.missing]}"),
         ("this client", f"{client}, weight {agreement.weight:g} of 1"),
         *([] if agreement.weights is None else [("survey weights", _class_words(agreement))]),
@@ -173,7 +176,7 @@ def _rounds_rows(study: FederationStudy, records: int) -> list[tuple[str, str]]:
             ("records", f"{records:,} are needed here, each asked once, in {counted(study.rounds, 'round')}"),
             ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
         ]
-    until = arrivals.round_answers or f"{SHORTEST}, later a fiftieth of all so far"
+    until = arrivals.round_answers or ROUND_LENGTH
     ends = [
         f"at {arrivals.end_date}" if arrivals.end_date else "",
         f"after {arrivals.end_answers:,} answers" if arrivals.end_answers else "",

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 
 from privatile.federation import wire
-from privatile.federation.keys import PublicKeys
 from privatile.federation.wire import LARGEST_ASK
+from privatile.records.keys import PublicKeys
 from privatile.run.web import address
 
 COORDINATOR = "coordinator"

@@ -12,10 +12,10 @@ two files of limits, the same records would answer two studies that each count o
 from pathlib import Path
 
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.keys import KeyPair, read_key, write_private
 from privatile.federation.setup.invitation import Enrolment, Invitation, read_enrolment
 from privatile.federation.site.limits import Invited, SiteLimits, limits_toml, no_limits, read_limits, refused
-from privatile.run.files import replace_file, write_json
+from privatile.records.keys import KeyPair, read_key
+from privatile.run.files import replace_file, write_json, write_private
 
 
 class Site:

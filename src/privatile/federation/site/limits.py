@@ -20,8 +20,8 @@ from msgspec import Meta
 from privatile.core.decoding import read_toml
 from privatile.core.messages import Question
 from privatile.errors import InputError, SiteRefusal
-from privatile.federation.keys import same_fingerprint
 from privatile.federation.study import FederationStudy
+from privatile.records.keys import same_fingerprint
 
 ROUNDING = 1e-9
 """Relative difference allowed between a step and the study's own: processors round the last digits differently."""

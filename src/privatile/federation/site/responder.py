@@ -17,20 +17,19 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from privatile.client.ledger.account import SpendingRules
+from privatile.client.ledger.account import Account, SpendingRules
 from privatile.client.ledger.integrity import PersonKey
-from privatile.client.ledger.ledger import Ledger, Position, Stored, stored_answer
+from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import HEAPS, ShuffledColumn, has_heaps, read_arrived, shuffle
 from privatile.client.randomizer import Coins, OperatingSystemCoins
-from privatile.client.responder import Responder
-from privatile.client.sources.source import ONLY_CLIENT, Source
+from privatile.client.responder import Responder, answer_all
+from privatile.client.sources.source import Source
 from privatile.core.messages import Answer, Question
 from privatile.core.scale import make_scale
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, SiteRefusal
 from privatile.federation.study import FederationStudy, agreed_class, name_in_ledger
-from privatile.federation.wire import AnswerMessage, Link, question_digest
+from privatile.federation.wire import AnswerMessage, Link
 
 log = logging.getLogger("privatile.federation.client")
 
@@ -45,75 +44,47 @@ class SiteResponder:
         self._records = records
         self._responder = responder
         self.ledger = responder.ledger
-        self._answered, self._counted_through = 0, 0
-        """Records that have answered this run, in entries of the ledger up to this one."""
 
-    def asked(self) -> int:
-        """How many records have answered this run, or were written off, by the ledger."""
-        return self._responder.asked()
-
-    def release(self) -> None:
-        """Give back what was reserved and not asked: the run is over."""
-        self._responder.release()
+    @property
+    def account(self) -> Account:
+        """What this run may ask and has asked, by the ledger."""
+        return self._responder.account
 
     def link(self) -> Link:
         """The last entry of this study in the ledger; what other studies were given does not show."""
-        return link_of(self._responder.position)
+        return Link.of(self.account.position)
 
-    def confirm(self, seen: Link) -> None:
-        """Raise LedgerError where `seen` is not part of this ledger's past."""
-        self._responder.confirm(Position(seen.sequence, bytes.fromhex(seen.hash)))
-
-    def answer(self, questions: Sequence[Question]) -> tuple[tuple[Answer, ...], Link]:
-        """One count per question, all in one transaction, and the link of the last one."""
+    def answer(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """One answer per question, all in one transaction."""
         with self.ledger.transaction():
             self._check_order(questions)
-            outcomes = [self._responder.outcome(question) for question in questions]
+            answers = answer_all((self._responder, question) for question in questions)
             # Counted here, under the write lock: another process may have answered since this one was opened.
-            new, through = self.ledger.execute(
-                "SELECT COALESCE(SUM(length), 0), COALESCE(MAX(sequence), ?) FROM answers"
-                " WHERE sequence > ? AND run = ? AND client = ? AND ones IS NOT NULL",
-                (self._counted_through, self._counted_through, self._run, self._responder.client),
-            ).fetchone()
-            if self._answered + new > self._records:
+            if self.account.answered() > self._records:
                 raise SiteRefusal(
                     f"with round {questions[0].round} more records would be asked than the {self._records} agreed to."
                 )
-        self._answered, self._counted_through = self._answered + new, through
-        last = max((outcome.stored.position for outcome in outcomes), key=lambda position: position.sequence)
-        return tuple(replace(outcome.answer, client=self.client) for outcome in outcomes), link_of(last)
+        return tuple(replace(answer, client=self.client) for answer in answers)
 
     def message(self, study: str, questions: Sequence[Question]) -> AnswerMessage | None:
         """The answer to a round's questions, to be signed; `study` is the study's digest.
 
         None where there is nothing to answer with yet, in an open study (`open_responder`).
         """
-        answers, link = self.answer(questions)
         # The signature holds for these counts as the answer to the question as it was received.
-        return AnswerMessage.of(study, question_digest(study, questions), answers, link)
+        return AnswerMessage.of(study, self.answer(questions))
 
     def _check_order(self, questions: Sequence[Question]) -> None:
         """Refuse a new question of a round before the last one answered: the coordinator may count on its absence.
 
         It has seen by the link of the later answer that no coin was drawn for that round, and asks its records later.
         """
-        last = self._last_round()
+        last = self.account.last_round()
         for question in questions:
-            if question.round < last and not self._responder.has_answered(question):
+            if question.round < last and not self.account.has_answered(question):
                 raise SiteRefusal(
                     f"round {question.round} is over: round {last} has been answered. Its records answer later rounds."
                 )
-
-    def _last_round(self) -> int:
-        """The last round of this run that the ledger has answered."""
-        own = (self._run, self._responder.client)
-        rows = self.ledger.execute("SELECT COALESCE(MAX(round), 0) FROM answers WHERE run = ? AND client = ?", own)
-        return int(rows.fetchone()[0])
-
-    @property
-    def is_unproven(self) -> bool:
-        """Whether this ledger was restored, and nobody has shown since what this run had asked."""
-        return self._responder.is_unproven
 
     def check_past(self, seen: Link | None, records: int, through_round: int, *, restored: bool) -> bool:
         """Compare this ledger with `seen`, its last answer that was counted; whether it has lost that.
@@ -124,13 +95,13 @@ class SiteResponder:
         lost = False
         try:
             if seen is not None:
-                self.confirm(seen)
+                self.account.confirm(seen.position)
         except LedgerError:
             if not restored:
                 raise
             lost = True
         # Where every answer that was counted is there, one that came too late to count may be missing all the same.
-        if lost or self.is_unproven:
+        if lost or self.account.state().unproven:
             self.account_for(records, through_round)
         return lost
 
@@ -142,7 +113,8 @@ class SiteResponder:
         One whose open round lies before what even this ledger has answered was put back from a backup itself. It
         cannot show anything, and nothing is answered.
         """
-        last = max(self._last_round(), lost_through(self.ledger, self._run, self._responder.client))
+        state = self.account.state()
+        last = max(self.account.last_round(), state.lost_through)
         if through_round + 1 < last:  # the open round may be answered, and its answer not have come
             raise LedgerError(
                 f"the ledger {self.ledger.path} was restored from a backup, and so was the run's file: "
@@ -150,10 +122,10 @@ class SiteResponder:
                 "nobody can show what was asked since the backups. Have the newest run.db put back there, then start "
                 "again; where it is lost, these records count as spent: ask new people."
             )
-        lost = min(max(0, records - self.asked()), self._responder.available())
+        lost = min(max(0, records - state.asked), self._responder.available())
         if lost:
             self._responder.mark_spent(lost, through_round)
-        self._responder.prove()
+        self.account.prove()
 
 
 def tell_of_heaps(study: FederationStudy, client: str, column: ShuffledColumn) -> None:
@@ -162,43 +134,7 @@ def tell_of_heaps(study: FederationStudy, client: str, column: ShuffledColumn) -
     The other sites are taken to hold values alike.
     """
     if study.spec.declared.continuous and has_heaps([(column, 1.0)], study.error_in_rank):
-        log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with values = "any".')
-
-
-class GivenAnswer(NamedTuple):
-    """One level of an answer, as the ledger holds it."""
-
-    question: Question
-    ones: int
-
-
-def given_answers(ledger: Ledger, run: str, name: str = ONLY_CLIENT) -> dict[int, tuple[GivenAnswer, ...]]:
-    """Every round of a run that this ledger has answered, one entry per level, in the order in which they were asked.
-
-    A site has one name for itself in its ledger, one for each weight class (`name_in_ledger`). Other clients may have
-    answered a run of the same name there: whoever invites a site chooses that name.
-    """
-    found: dict[int, tuple[GivenAnswer, ...]] = {}
-    rows = ledger.execute(
-        "SELECT round, question, ones FROM answers WHERE run = ? AND client = ? AND question IS NOT NULL"
-        " ORDER BY sequence",
-        (run, name),
-    )
-    for number, question, ones in rows:
-        found[number] = (*found.get(number, ()), GivenAnswer(Question.from_json(question), ones))
-    return found
-
-
-def lost_through(ledger: Ledger, run: str, name: str = ONLY_CLIENT) -> int:
-    """The last round whose answers may be missing because this ledger was restored; 0 where it never was."""
-    own = (run, name)
-    rows = ledger.execute("SELECT coalesce(max(lost_through), 0) FROM runs WHERE run = ? AND client = ?", own)
-    return int(rows.fetchone()[0])
-
-
-def link_of(position: Position) -> Link:
-    """A position of the ledger, as it is sent."""
-    return Link(position.sequence, position.head.hex())
+        log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with value_kind = "any".')
 
 
 def open_responder(
@@ -243,14 +179,14 @@ def open_responder(
             missing=study.missing,
             rules=rules,
         )
-        if not responder.asked():  # later, the time that it takes would depend on values
+        if not responder.account.state().asked:  # later, the time that it takes would depend on values
             tell_of_heaps(study, client, column)
         if reserve:
             responder.reserve(agreement.records)
-        responder.require(max(0, agreement.records - responder.asked()))
+        responder.require(max(0, agreement.records - responder.account.state().asked))
     except AlreadyAnswered as error:
         # The ledger knows the site by one name for all studies; people know it by the study's.
-        left = 0 if responder is None else responder.asked() + responder.available()
+        left = 0 if responder is None else responder.account.state().asked + responder.available()
         fewer = f" To ask fewer, whoever made the study makes a new one with --records {client}={left}." if left else ""
         raise AlreadyAnswered(
             f"client {client} cannot answer with the {agreement.records:,} records that its invitation names: {error}"
@@ -312,15 +248,12 @@ class OpenSiteResponder(SiteResponder):
             given = self._ask(question)
         if given is None:
             return None
-        asked = Question.from_json(given.question)
-        answer = Answer(self._run, question.round, self.client, question.level, given.ones)
-        digest, link = question_digest(study, [asked]), link_of(given.position)
-        return AnswerMessage.of(study, digest, [answer], link, [asked.length])
+        return AnswerMessage.of(study, [replace(given, client=self.client)], open_ended=True)
 
-    def _given(self, question: Question) -> Stored | None:
+    def _given(self, question: Question) -> Answer | None:
         """What this round was answered with; refused where it was another question."""
-        found = stored_answer(self._ledger, self._run, ONLY_CLIENT, question)
-        if found is not None and Question.from_json(found.question).of(question.length) != question:
+        found = self.account.stored(question)
+        if found is not None and found.question.of(question.length) != question:
             raise Equivocation(
                 f"round {question.round} of run {self._run!r} was answered, and is asked again with another question. "
                 "Nothing was answered."
@@ -336,7 +269,7 @@ class OpenSiteResponder(SiteResponder):
         self._next_read = now + self._study.deadline / READS
         return True
 
-    def _ask(self, question: Question) -> Stored | None:
+    def _ask(self, question: Question) -> Answer | None:
         """Let those who have come answer; none where there are too few."""
         try:
             self._responder = self._read_source()
@@ -348,14 +281,13 @@ class OpenSiteResponder(SiteResponder):
             if (given := self._given(question)) is not None:  # by another process of this site
                 return given
             self._check_order([question])
-            wanted = min(question.length, self._records - self.asked())
+            wanted = min(question.length, self._records - self.account.state().asked)
             come = min(wanted, self._responder.available())
             if come < max(1, self._fewest, 0 if half else wanted):
                 return None
-            asked = question.of(come)
-            stored = self._responder.outcome(asked).stored
+            answer = self._responder.answer(question.of(come))
         self._rules = replace(self._rules, max_epsilon=None)  # said once: another client of this site may say another
-        return Stored(stored.ones, stored.position, asked.to_json())
+        return answer
 
     def account_for(self, records: int, through_round: int) -> None:
         """After a restore nobody can show who has answered since the backup, so nobody of this column answers."""

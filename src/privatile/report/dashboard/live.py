@@ -15,22 +15,14 @@ from privatile.core.arrays import Floats
 from privatile.core.text import printable
 from privatile.errors import InputError, StoreError
 from privatile.estimator.settings import parse_values
-from privatile.report.run_page import OTHER_NAMES, caveat_findings
-from privatile.report.view import LevelView, RunRecord, RunView
-from privatile.result.shown import finite, grid_text, lying_rank
-from privatile.run.locks import run_lives
+from privatile.report.charts import OTHER_NAMES
+from privatile.report.path import thin_path
+from privatile.report.run_page import caveat_findings
+from privatile.result.shown import CONDITIONS, finite, lying_rank
 from privatile.run.run_file import RunStore
-from privatile.run.state import (
-    CLIENT_KINDS,
-    Alarm,
-    Badge,
-    badge,
-    read_alarms,
-    run_state,
-    sign_of_life,
-    silent_rounds,
-)
+from privatile.run.state import CLIENT_KINDS, Badge, RunState, read_state, sign_of_life
 from privatile.run.tables import folder_facts, no_run_in
+from privatile.run.view import LevelView, RunView
 
 POINTS = 600
 """Points of a level's path: more than a phone has pixels, few enough to send to fifty viewers every second."""
@@ -67,7 +59,7 @@ class LiveRun:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._store: RunStore | None = None
-        self._record: RunRecord | None = None
+        self._view: RunView | None = None
         self._seen: tuple[Any, ...] = ()
         self.state: dict[str, Any] = nothing_yet(path)
         """All there is to show, as of the last refresh."""
@@ -75,7 +67,7 @@ class LiveRun:
     @property
     def finished(self) -> bool:
         """Whether the run is over."""
-        return self._record is not None and self._record.finished is not None
+        return self._view is not None and self._view.finished is not None
 
     def refresh(self) -> bool:
         """Read what is new; true when there is anything to show that was not there before."""
@@ -86,31 +78,25 @@ class LiveRun:
                 return False
             self.state = found
             return True
-        record = self._record = self._record or RunRecord(store)
-        fresh = record.refresh(store)
-        record.finished = store.query("SELECT finished FROM run")[0][0]
-        alive = run_lives(store)
-        quarantined = store.query("SELECT client, reason FROM quarantined")
-        heard = dict(store.query("SELECT client, at FROM heard"))
-        silent = silent_rounds(record.histories)
-        alarms = read_alarms(store, silent, alive=alive)
-        status = run_state(store, alarms, alive=alive)
-        count = store.query("SELECT count(*) FROM events")
+        with store.snapshot():
+            fresh = self._view is None or self._view.refresh()
+            view = self._view = self._view or RunView(store, drawn=True)
+            now = read_state(store, view.levels)
+            columns = ("at", "kind", "client", "round", "text")
+            rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
+            count = store.query("SELECT count(*) FROM events")
         # An alarm says how long ago something was: its words are other ones after a while.
-        seen = (status, count, quarantined, heard, [(*alarm[:2], alarm.text) for alarm in alarms])
+        seen = (now.word, count, now.quarantined, now.heard, [(*alarm[:2], alarm.text) for alarm in now.alarms])
         is_old = self.state.get("rate") is not None and time.time() - self.state["now"] > OLD
         if not fresh and seen == self._seen and not is_old:
             return False
         self._seen = seen
-        columns = ("at", "kind", "client", "round", "text")
-        rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
         events = [dict(zip(columns, row, strict=True)) for row in rows]
-        clients = _clients(record.view(), silent, dict(quarantined), heard, alarms)
-        self.state = _state(record.view(), status, events, clients) | {
+        self.state = _state(view, now.word, events, _clients(view, now)) | {
             "organization": None if (facts := folder_facts(self.path.parent)) is None else facts.organization,
             "sign_of_life": sign_of_life(store)[1] if store.query("SELECT 1 FROM federation") else "last answer",
-            "badge": badge(status, alarms)._asdict(),
-            "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in alarms[:SHOWN_CLIENTS]],
+            "badge": now.badge._asdict(),
+            "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in now.alarms[:SHOWN_CLIENTS]],
         }
         return True
 
@@ -132,7 +118,7 @@ class LiveRun:
         """Close the file."""
         if self._store is not None:
             self._store.close()
-        self._store = self._record = None
+        self._store = self._view = None
 
     def _open(self) -> RunStore | None:
         self.path = find_run(self.path)  # a folder may have come meanwhile
@@ -165,7 +151,7 @@ def nothing_yet(path: Path) -> dict[str, Any]:
 
 
 def _state(view: RunView, status: str, events: list[dict[str, Any]], clients: dict[str, Any]) -> dict[str, Any]:
-    times, now = view.levels[0].history.at, time.time()
+    times, now = view.levels[0].at, time.time()
     return {
         "waiting": False,
         "now": now,
@@ -211,8 +197,8 @@ def _level(level: LevelView) -> dict[str, Any]:
     result = level.result
     shown: dict[str, Any] = {
         "level": level.level,
-        "straddles": level.history.straddles,
-        "path": level.path(POINTS).to_dict(),
+        "straddles": level.straddles,
+        "path": thin_path(level, POINTS).to_dict(),
     }
     if result is None:
         nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
@@ -220,54 +206,51 @@ def _level(level: LevelView) -> dict[str, Any]:
         return (
             shown | nothing | {"values_left": "", "undeclared": "", "declared": "", "contradiction": "", "caveats": []}
         )
-    other = result.other
-    declared = result.first_is_declared
+    told, other = result.shown, result.other
     return shown | {
         "texts": {
-            "estimate": result.headline,
-            "interval": result.interval_shown(result.first_interval),
-            "other": "" if other is None else " … ".join(result.ends_shown(other.interval)),
+            "estimate": told.headline,
+            "interval": told.first.text,
+            "other": "" if told.other is None else told.other.text,
         },
         "estimate": result.estimate,
         "located": result.located,
         "always": result.valid_at_every_look,
-        "shown": "fixed" if result.interval_so_far is None else "anytime",
-        "fixed": {**result.confidence_interval._asdict(), "method": result.method, "condition": result.condition},
+        "shown": "anytime" if told.is_so_far else "fixed",
+        "fixed": {
+            **result.confidence_interval._asdict(),
+            "method": result.method,
+            "condition": CONDITIONS[result.condition],
+        },
         "anytime": None
-        if result.anytime is None
-        else {**result.anytime._asdict(), "condition": result.anytime_condition},
+        if result.anytime is None or result.anytime_condition is None
+        else {**result.anytime._asdict(), "condition": CONDITIONS[result.anytime_condition]},
         "other": None
-        if other is None
-        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": other.condition},
-        "values_left": grid_text(result.grid_values) if declared and result.located else "",
-        "undeclared": result.undeclared if declared else "",
-        "declared": parse_values(result.values).grid_in_words,
+        if other is None or told.other is None
+        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
+        "values_left": told.values_left,
+        "undeclared": told.undeclared,
+        "declared": parse_values(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }
 
 
-def _clients(
-    view: RunView,
-    silent: dict[str, int],
-    quarantined: dict[str, str],
-    heard: dict[str, float],
-    alarms: list[Alarm],
-) -> dict[str, Any]:
+def _clients(view: RunView, now: RunState) -> dict[str, Any]:
     """Everybody's state: that of the alarms, else whether anything came; of many, those with an alarm first."""
-    history = max((level.history for level in view.levels), key=len)  # one that is over counts no more answers
+    level = max(view.levels, key=len)  # one that is over counts no more answers
     # Of a run that is over there are no alarms: then what its file says of the end.
-    worst = dict.fromkeys(silent, "silent") | dict.fromkeys(quarantined, "quarantined")
-    worst |= {alarm.client: alarm.kind for alarm in reversed(alarms) if alarm.client is not None}
-    asked = [sum(counts) for counts in zip(*(level.history.state.asked for level in view.levels), strict=True)]
+    worst = dict.fromkeys(now.silent, "silent") | dict.fromkeys(now.quarantined, "quarantined")
+    worst |= {alarm.client: alarm.kind for alarm in reversed(now.alarms) if alarm.client is not None}
+    asked = [client.answered for client in view.clients.values()]
     states = [
-        worst.get(client.name, "alive" if answered or client.name in heard else "waiting")
-        for client, answered in zip(view.spec.clients, history.answered, strict=True)
+        worst.get(client.name, "alive" if answered or client.name in now.heard else "waiting")
+        for client, answered in zip(view.spec.clients, level.answered, strict=True)
     ]
     counts = {state: states.count(state) for state in ("alive", *CLIENT_KINDS)}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
-    plan, clients = history.plan, view.spec.clients
+    plan, clients = level.plan, view.spec.clients
     return {
         "counts": counts,
         "all": len(states),
@@ -275,12 +258,12 @@ def _clients(
             {
                 "name": clients[k].name,
                 "state": states[k],
-                "reason": quarantined.get(clients[k].name),
-                "silent_rounds": silent.get(clients[k].name, 0),
-                "last_answer": None if math.isnan(history.last_answer[k]) else float(history.last_answer[k]),
-                "heard": heard.get(clients[k].name),
-                "answered": int(history.answered[k]),
-                "missed": int(history.silent[k]),
+                "reason": now.quarantined.get(clients[k].name),
+                "silent_rounds": now.silent.get(clients[k].name, 0),
+                "last_answer": None if math.isnan(level.last_answer[k]) else float(level.last_answer[k]),
+                "heard": now.heard.get(clients[k].name),
+                "answered": int(level.answered[k]),
+                "missed": int(level.silent[k]),
                 "records": None if view.spec.design == "open" else view.spec.clients[k].records,
                 "asked": asked[k],
                 "epsilon": finite(view.spec.clients[k].mechanism.epsilon),

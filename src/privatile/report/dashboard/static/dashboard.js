@@ -93,7 +93,7 @@
     }
     document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
     // While it runs, the bar above says that it is unfinished.
-    const told = level.caveats.filter(({ title }) => title !== "Unfinished" || state.status !== "running");
+    const told = level.caveats.filter(({ code }) => code !== "unfinished" || state.status !== "running");
     list("caveats", told.map(({ status, title, text }) =>
       [status, status === "worry" ? "! look here" : "• note", title, text]), isOver() ? "None to act on." : "Nothing to say yet.");
     target();

@@ -6,10 +6,8 @@ with one key, a hostile broker could send a forged answer as its challenge and g
 """
 
 import base64
-import hashlib
 import hmac
 import os
-import stat
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,9 @@ import msgspec
 from nacl.exceptions import BadSignatureError
 from nacl.signing import VerifyKey
 
+from privatile.core.text import fingerprint
 from privatile.errors import InputError, require
+from privatile.run.files import broken_mode
 
 nkeys = require("nkeys", "federation")
 
@@ -108,16 +108,6 @@ def verify(signer: str, message: bytes, signature: bytes) -> bool:
     return True
 
 
-def fingerprint(text: str) -> str:
-    """Eight groups of four digits to read aloud: the first 128 bits of SHA-256 of the text.
-
-    >>> fingerprint("a public key")
-    '0b73-48fa-0389-70c4-8ec0-7cd7-3b62-57f3'
-    """
-    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return "-".join(digest[start : start + 4] for start in range(0, 32, 4))
-
-
 def same_fingerprint(left: str, right: str) -> bool:
     """Whether two fingerprints are the same, however people typed them.
 
@@ -126,27 +116,6 @@ def same_fingerprint(left: str, right: str) -> bool:
     """
     plain = [text.replace("-", "").replace(" ", "").replace(":", "").lower() for text in (left, right)]
     return plain[0] == plain[1]
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Create a file that only its owner can read; never overwrite one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise InputError(f"{path} exists already and holds a private key: move it away first.") from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def broken_mode(path: Path) -> list[str]:
-    """What is wrong with a private file's permissions; empty when nothing is."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        return [f"{path}: a private key must be readable by its owner alone (chmod 600); its mode is {mode:04o}."]
-    return []
 
 
 def read_key(path: Path) -> "KeyPair":

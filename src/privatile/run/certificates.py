@@ -9,8 +9,9 @@ import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 
+from privatile.core.text import fingerprint
 from privatile.errors import InputError, require
-from privatile.federation.keys import fingerprint, write_private
+from privatile.run.files import write_private
 
 require("cryptography", "federation")
 

@@ -20,10 +20,10 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.core.text import moment, week
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.report.view import read_results
 from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
+from privatile.run.view import RunView
 
 SITE = RandomizedResponse.from_epsilon(2.0)
 SPEC = RunSpec(
@@ -88,7 +88,7 @@ def test_every_reader_of_the_file_has_the_series_and_the_date(tmp_path: Path) ->
     assert PROMISE in text
     assert f"({change['since'][:16].replace('T', ' ')} UTC)" in text
 
-    (read,) = read_results(tmp_path / "run.db")
+    (read,) = RunView.read(tmp_path / "run.db").all_results()
     assert read == result
     plain = json.loads(report(tmp_path / "run.db", "--json"))
     jsonschema.validate(plain, json.loads((Path(__file__).parents[2] / "docs" / "result.schema.json").read_text()))
@@ -119,11 +119,11 @@ def unusable(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["one week", "no times", "grid"])
 def test_a_series_that_says_nothing_is_not_promised(tmp_path: Path, kind: str) -> None:
-    spec = replace(SPEC, values="whole") if kind == "grid" else SPEC
+    spec = replace(SPEC, value_kind="whole") if kind == "grid" else SPEC
     made(tmp_path / "run.db", apart=60.0 if kind == "one week" else 0.7 * DAY, spec=spec)
     if kind == "no times":
         unusable(tmp_path / "run.db")
-    (result,) = read_results(tmp_path / "run.db")
+    (result,) = RunView.read(tmp_path / "run.db").all_results()
     text = moved(result)
     assert text is not None
     assert PROMISE not in text
