@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 import privatile
+from privatile.core.messages import Answer, Position
 from privatile.errors import StoreError
-from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.serve import roster_signers
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import Link
+from privatile.federation.wire import RoundAnswers
 from privatile.records import Checks, CountersignRefused
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
@@ -63,8 +64,8 @@ def play(
                 assert core.take(name, answer).outcome == "counted"
         asked[number] = sum(question.length for question in intake.questions["south"])
         if trusting and "south" in intake.answers:
-            seen = intake.answers["south"].ledger
-            intake._links["south"] = Link(seen.sequence - len(intake.questions["south"]), seen.hash)
+            seen = intake.answers["south"].body.ledger
+            intake._links["south"] = Position(seen.sequence - len(intake.questions["south"]), seen.head)
         close(core)
         if number in restarts:
             run.store.close()
@@ -173,13 +174,15 @@ def test_a_coordinator_that_gives_lost_answers_back_is_refused_by_the_site_and_f
 def test_nothing_is_given_back_where_a_ledger_was_restored(tmp_path: Path) -> None:
     federation = make(tmp_path)
     signers = roster_signers(federation.directory)()
-    zero = "0" * 32
     for late, expected in ((LateLink(None, 0), {"south"}), (LateLink(None, 3), set())):
-        intake = AnswerIntake(federation.study.digest, signers, {"south": Link(4, zero)}, {}, {}, {"south": late})
+        intake = AnswerIntake(federation.study.digest, signers, {"south": Position(4)}, {}, {}, {"south": late})
         run = federation.open_run()
-        intake.open(run.coordinator.questions())
+        questions = run.coordinator.questions()
+        intake.open(questions)
         run.store.close()
-        intake._answers["south"] = Accepted((1,), Link(5, zero), "", b"")
+        answers = [Answer(one, "south", 1, Position(5)) for one in questions["south"]]
+        payload = RoundAnswers.of(federation.study.digest, answers).pack(federation.sites["south"].key())
+        assert intake.offer("south", payload).outcome == "counted"
         assert intake.unspent == expected
 
 

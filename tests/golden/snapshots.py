@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import html
 import json
+import logging
 import os
 import re
 import tempfile
@@ -32,6 +33,8 @@ from privatile.run.view import RunView
 from privatile.survey.page import LANGUAGES
 from tests.golden import stored, wrong
 from tests.golden.make import pretty
+
+logging.getLogger("privatile").addHandler(logging.NullHandler())  # what is logged is in no snapshot, as below pytest
 
 FOLDER = Path(__file__).parent
 JSON = FOLDER / "results.json"
@@ -59,7 +62,8 @@ def settled(text: str) -> str:
 
 def called(*words: object) -> Result:
     """A command's end, printed for a terminal of 100 columns."""
-    with patch("privatile.core.extensions.installed", list):
+    # Without a handler of its own a warning is printed, with one, as in a test run, it is not.
+    with patch("privatile.core.extensions.installed", list), patch("logging.lastResort", None):
         return CliRunner().invoke(command, [str(word) for word in words], env=WIDTH)
 
 

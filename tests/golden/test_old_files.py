@@ -64,7 +64,7 @@ REFUSED: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "survey's record": ("survey-record.json", read_record, READER),
     "study of a federation": ("federation/organizer", lambda path: open_folder(path).study().digest, RENAMED),
     "study of peers": ("peers/north", lambda path: open_folder(path).study().digest, RENAMED),
-    "invitation": ("federation/organizer/invitations/north.json", read_invitation, RENAMED),
+    "invitation": ("federation/organizer/invitations/north.json", read_invitation, READER),
     "survey": ("survey", survey, RENAMED),
 }
 """Formats that have changed since."""

@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from msgspec import Meta
 
 from privatile.core.decoding import json_value
 from privatile.core.text import canonical_json, short
@@ -121,8 +123,16 @@ class Position(NamedTuple):
     the head covers everything before it all the same.
     """
 
-    sequence: int = 0
-    head: bytes = bytes(HEAD_BYTES)
+    sequence: Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)] = 0
+    head: Annotated[bytes, Meta(min_length=HEAD_BYTES, max_length=HEAD_BYTES)] = bytes(HEAD_BYTES)
+
+    def adds_only(self, entries: int, before: "Position") -> bool:
+        """Whether the ledger has nothing but these entries since `before`: no coin was drawn for anything else.
+
+        >>> Position(7).adds_only(2, Position(5)), Position(8).adds_only(2, Position(5))
+        (True, False)
+        """
+        return self.sequence == before.sequence + entries
 
 
 START = Position()

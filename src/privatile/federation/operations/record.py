@@ -14,13 +14,13 @@ import msgspec
 
 from privatile.client.ledger.ledger import Ledger
 from privatile.core.extensions import of_study
-from privatile.core.messages import Answer
+from privatile.core.messages import Answer, Position
 from privatile.core.text import counted
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.setup.folder import Directory
 from privatile.federation.study import FederationStudy, name_in_ledger
-from privatile.federation.wire import AnswerMessage, Link
+from privatile.federation.wire import RoundAnswers
 from privatile.records import countersignature as signing
 from privatile.records.countersignature import (
     ClientKeys,
@@ -222,13 +222,13 @@ def _check_evidence(
     """Check every count against its client's signature, and every client's ledger against its own past."""
 
     def text_of(client: str, exchange: Exchange, one: Evidence) -> bytes:
-        position = Link(one.sequence, one.hash).position
+        position = Position(one.sequence, bytes.fromhex(one.hash))
         answers = [
             Answer(question, client, ones, position)
             for question, ones in zip(exchange.questions, exchange.ones, strict=True)
             if ones is not None
         ]
-        return AnswerMessage.of(study.digest, answers, open_ended=study.is_open).text()
+        return RoundAnswers.of(study.digest, answers).text()
 
     keys = {client: named_keys(body, client) for client in study.clients}
     check_evidence(checks, exchanged, found, {client: one.signers for client, one in keys.items()}, text_of)

@@ -14,7 +14,7 @@ import msgspec
 from privatile.client.order.weights import WIDEST
 from privatile.core.mechanism import WEAK_EPSILON
 from privatile.core.messages import Missing
-from privatile.core.text import counted, listed
+from privatile.core.text import READS_EARLIER_FORMATS, counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Mode
@@ -26,9 +26,9 @@ from privatile.run.certificates import certificate_fingerprint, parse_certificat
 from privatile.run.files import read_json, write_json
 from privatile.run.rounds import ROUND_LENGTH
 
-InvitationFormat = Literal[2]
-INVITATION: InvitationFormat = 2
-"""2: a study says what is declared about the values."""
+InvitationFormat = Literal[3]
+INVITATION: InvitationFormat = 3
+"""3: of a federation whose answers have a length per level, and positions as pairs."""
 
 EnrolmentFormat = Literal[1]
 ENROLMENT: EnrolmentFormat = 1
@@ -213,7 +213,14 @@ def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; anything missing, extra or inconsistent is refused."""
-    file = read_json(path, _InvitationFile, "an invitation of this version of privatile")
+    what = "an invitation of this version of privatile"
+    found = read_json(path, dict[str, Any], what).get("privatile_invitation")
+    if type(found) is int and found < INVITATION:
+        raise InputError(
+            f"{path}: is an invitation of format {found}; this privatile reads format {INVITATION}. Ask for a new one, "
+            f"or join with commit {READS_EARLIER_FORMATS} of privatile, which reads format 2."
+        )
+    file = read_json(path, _InvitationFile, what)
     try:
         study = FederationStudy.from_dict(file.study)
         if study.digest != file.study_hash:
