@@ -223,15 +223,13 @@ def test_a_process_killed_between_ledger_and_run_file_asks_nobody_again(tmp_path
     data = {name: np.random.default_rng(k).normal(50.0, 10.0, 600) for k, name in enumerate(("north", "south"))}
     files: dict[str, Any] = {"save": tmp_path / "run.db", "ledger": tmp_path / "ledger.db"}
     with sqlite3.connect(files["ledger"]) as ledger, sqlite3.connect(files["save"]) as run:
-        before = ledger.execute(
-            "SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client"
-        ).fetchall()
+        before = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert len(before) == 2  # on the disk, and its count lost with the process
         assert run.execute("SELECT max(round) FROM rounds").fetchone() == (11,)
     result = privatile.estimate(data, epsilon=1, range=(0, 100), rounds=20, **files)
     assert result.records == 1200
     with sqlite3.connect(files["ledger"]) as ledger:
-        again = ledger.execute("SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
+        again = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert again == before
         for client in data:
             times = np.zeros(600, dtype=int)

@@ -59,7 +59,8 @@ class _Message:
             right_kind = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
             if not right_kind or not holds(value):
                 raise ProtocolError(f"{field} must be {rule}; got {short(value)}.")
-            object.__setattr__(self, field, kind(value))
+            # A negative zero is zero: what is stored, sent and signed has one form of it.
+            object.__setattr__(self, field, float(value) + 0.0 if kind is float else kind(value))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
