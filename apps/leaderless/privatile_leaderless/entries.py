@@ -37,7 +37,7 @@ from privatile.federation.wire import (
     read_signed,
 )
 from privatile.records.keys import PublicKeys
-from privatile.run.run_file import LONGEST_STAGE
+from privatile.run.run_file import MAX_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
@@ -45,7 +45,7 @@ LARGEST_ENTRY = LARGEST_ASK
 Signer = Annotated[str, Meta(pattern=r"\A[A-Z2-7]{56}\Z")]
 """A public key as text: votes stay small, so that a closed round with many of them can be relayed."""
 
-_Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
+_Stage = Annotated[str, Meta(max_length=MAX_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 

@@ -1,7 +1,7 @@
 """What entries do in a log that has begun: questions, answers and votes; how a round is closed, and committed.
 
 A round goes through three stages. It is *open* once a proposal was accepted: the first in the log's order that is valid
-(`Track.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
+(`LevelRun.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
 answered, or where f + 1 have voted to close it and q have answered, whichever comes last; where patience or a
 quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
 """
