@@ -9,8 +9,8 @@ import pytest
 from studies.coverage.dropout import silent_runs
 from studies.coverage.heaped import Rounded
 
+from privatile.core.kinds import IntervalName
 from privatile.estimator.plan import begin, step
-from privatile.estimator.settings import IntervalName
 from privatile.estimator.tuned import memory_of
 from privatile.inference.inference import variance_share
 from privatile.inference.trajectory import Trajectory

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import WEAK_EPSILON
+from privatile.core.mechanism import COINS, RandomizedResponse
 
 PATH = Path(__file__).parents[2] / "src" / "privatile" / "survey" / "vectors.json"
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.core.mechanism import WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import WEAK_EPSILON
+from privatile.core.mechanism import RandomizedResponse
 from privatile.survey import page
 from tests.survey import make_vectors
 

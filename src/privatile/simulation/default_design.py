@@ -36,12 +36,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats, array_namespace
+from privatile.core.kinds import Declaration, IntervalName, declaration
 from privatile.core.mechanism import RandomizedResponse, debias, rank_noise, yes_probability
 from privatile.core.scale import Identity
 from privatile.errors import InputError
 from privatile.estimator.clients import Client
 from privatile.estimator.plan import normalizer_of
-from privatile.estimator.settings import Declaration, IntervalName, ReportSettings, parse_values
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import SEARCH, StraddlePlan, StraddlePolicy, Straddling, variance_bound
 from privatile.estimator.tuned import AVERAGE, RELAXATIONS, AutoPlan, QuestionPolicy, Tuning
 from privatile.estimator.window import Answers
@@ -426,7 +427,7 @@ def simulate_results(
 
     `to_units` maps the cell's working scale to units, in which a grid is declared.
     """
-    declared = parse_values(values)
+    declared = declaration(values)
     sizes = [min(BLOCK, runs - first) for first in range(0, runs, BLOCK)]
     return ShownResults.joined([_block(cell, declared, size, rng, confidence_level, to_units) for size in sizes])
 
@@ -492,7 +493,7 @@ class DefaultCell:
     critical_beside: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        parse_values(self.value_kind)
+        declaration(self.value_kind)
         if self.scale == "log" and self.low <= 0.0:
             raise InputError(f"a log scale needs a range above zero; got {self.low:g} to {self.high:g}.")
         if not self.low <= self.truth <= self.high:

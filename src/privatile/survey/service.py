@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from privatile.core.kinds import declaration
 from privatile.core.text import moment
 from privatile.errors import PrivatileError, StoreError
-from privatile.estimator.settings import parse_values
 from privatile.result.result import QuantileResult
 from privatile.result.shown import CONDITIONS, Shown, ShownInterval
 from privatile.run.coordinator import Coordinator
@@ -43,7 +43,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
         "value": study.value,
         "unit": study.unit,
         "range": list(study.range),
-        "step": parse_values(study.value_kind).step,
+        "step": declaration(study.value_kind).step,
         "scale": study.scale,
         "level": study.level,
         "threshold": str(study.mechanism.threshold),
