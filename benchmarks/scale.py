@@ -40,7 +40,7 @@ from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, AskMessage
+from privatile.federation.wire import RoundAnswers, RoundQuestions
 from privatile.records.keys import KeyPair
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
@@ -110,9 +110,9 @@ def measure_clients(clients: int, rounds: int, length: int, processes: int) -> d
         store = RunStore.open(directory.store_file, read_only=True)
         times = [stored.at for stored in store.rounds()]
         question = Question(store.run, rounds, 0.5, 49.123456789, length)
-        ask = AskMessage.of("0" * 64, dict.fromkeys(directory.study().clients, (question,)))
+        ask = RoundQuestions.of("0" * 64, dict.fromkeys(directory.study().clients, (question,)))
         key = KeyPair.generate()
-        answer = AnswerMessage.of("0" * 64, [Answer(question, "c0", length, Position(rounds))]).pack(key)
+        answer = RoundAnswers.of("0" * 64, [Answer(question, "c0", length, Position(rounds))]).pack(key)
         store.close()
         first = len(times) // 20
         return {
@@ -166,7 +166,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                     nonlocal heard
                     place, _, payload = message.data.partition(b" ")
                     told = wire.read_message(payload, keys[int(place) % 256].public.signer, wire.LARGEST_ANSWER)
-                    if isinstance(told, AnswerMessage):
+                    if isinstance(told, RoundAnswers):
                         gate = message.subject.rpartition(".")[2]
                         counts[gate] = counts.get(gate, 0) + told.counts[0].ones
                         heard += 1
@@ -190,7 +190,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                             coin = np.frombuffer(os.urandom(8), dtype=np.uint64)
                             bit = int(mechanism.respond(truth, coin)[0])
                             answer = Answer(question, f"device{device}", bit, Position(1))
-                            told = AnswerMessage.of(study.digest, [answer]).pack(keys[device % 256])
+                            told = RoundAnswers.of(study.digest, [answer]).pack(keys[device % 256])
                             await connection.nc.publish(
                                 subjects.answer_subject(study.identity, gate), b"%d " % device + told
                             )

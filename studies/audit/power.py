@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.federation.audit.checks import SHARES, find_ratio, run_checks
+from privatile.federation.audit.checks import CHECKS, find_ratio, run_checks
 from privatile.federation.audit.plan import Asks, Plan, make_plan
 from privatile.federation.audit.statistics import Counts
 
@@ -238,7 +238,7 @@ def failed(plan: Plan, counts: Simulated, rng: np.random.Generator) -> dict[str,
 
 def measure_honest(audits: int, epsilon: float = EPSILON, seed: int = 1) -> None:
     rng = np.random.default_rng(seed)
-    totals = dict.fromkeys(["ratio", *SHARES, "any"], 0)
+    totals = dict.fromkeys(["ratio", *CHECKS, "any"], 0)
     for _ in range(audits // BATCH):
         plan = make_plan(epsilon, rng)
         found = failed(plan, draw(plan, BATCH, rng)[0], rng)
@@ -258,7 +258,7 @@ def measure_power(audits: int, epsilon: float = EPSILON, seed: int = 2) -> None:
     print("| departure | found 99 times of 100 from | found | checks that find it |\n|---|---|---|---|")
     for words, (make, sizes) in DEPARTURES.items():
         for size in sizes:
-            caught, by = [], dict.fromkeys(["ratio", *SHARES], 0)
+            caught, by = [], dict.fromkeys(["ratio", *CHECKS], 0)
             for plan in plans:
                 found = failed(plan, make(plan, size, rng), rng)
                 caught.append(np.logical_or.reduce(list(found.values())))

@@ -25,7 +25,7 @@ from privatile_leaderless.replica import Replica
 from privatile.core.messages import Answer, Position, Question
 from privatile.federation.setup.broker import find_binary, free_port
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, Signed
+from privatile.federation.wire import Body, RoundAnswers
 from privatile.records.keys import KeyPair, verify
 
 SERVERS, MESSAGES, READERS = 3, 2000, 5
@@ -59,7 +59,7 @@ def applied_entry(peers: int = 20, rounds: int = 20) -> float:
     writer, reader = (Replica(study, public, "1" * 64) for _ in range(2))
     log: list[tuple[str, bytes]] = []
 
-    def write(entry: Signed, sender: str) -> None:
+    def write(entry: Body, sender: str) -> None:
         log.append((sender, entry.pack(keys[sender])))
         writer.apply(*log[-1])
 
@@ -68,7 +68,7 @@ def applied_entry(peers: int = 20, rounds: int = 20) -> float:
             questions = {name: writer.asked.questions(name) for name in writer.missing}
             for name, asked in questions.items():
                 answers = [Answer(one, name, one.length // 2, Position(one.round, b"2" * 16)) for one in asked]
-                write(writer.answer(AnswerMessage.of(study.digest, answers)), name)
+                write(writer.answer(RoundAnswers.of(study.digest, answers)), name)
         elif writer.ended:
             for name in keys:
                 write(writer.final(name), name)
@@ -149,7 +149,7 @@ def main() -> None:
     """Measure and print."""
     key = KeyPair.generate()
     asked = Question("r" * 29, 7, 0.5, 50.0, 1024)
-    answer = AnswerMessage.of("0" * 64, [Answer(asked, "north", 512, Position(7, b"2" * 16))])
+    answer = RoundAnswers.of("0" * 64, [Answer(asked, "north", 512, Position(7, b"2" * 16))])
     payload = answer.pack(key)
     body, _, tail = payload.rpartition(b"\n")
     signature = base64.b64decode(tail)

@@ -125,7 +125,7 @@ def test_people_removed_from_the_index_are_found_before_they_answer(
     # Nor does it help to make the index too large to be compared.
     monkeypatch.setattr(lifetime_budgets, "LARGEST_INDEX", 40)
     numbers = "WITH RECURSIVE n (k) AS (SELECT 1 UNION SELECT k + 1 FROM n WHERE k < 99)"
-    edit(path, f"INSERT INTO people {numbers} SELECT randomblob(16), 1.0 FROM n")
+    edit(path, f"INSERT INTO people {numbers} SELECT random(), 1.0 FROM n")
     with Ledger.open(path) as ledger, pytest.raises(LedgerError, match="what its people have spent"):
         run(ledger, "y")
 

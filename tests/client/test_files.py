@@ -243,20 +243,6 @@ def test_the_reader_may_not_fetch_or_spill(tmp_path: Path) -> None:
     assert [str(value).lower() for (value,) in rows] == ["false", "false", ""]
 
 
-def test_a_client_that_appears_only_while_reading_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text(csv_text())
-    find_clients = FileSource._find_clients
-
-    def find_then_change(source: FileSource) -> None:
-        find_clients(source)
-        path.write_text(csv_text([*ROWS, (2.5, "west", "dan")]))
-
-    monkeypatch.setattr(FileSource, "_find_clients", find_then_change)
-    with pytest.raises(DataError, match="changed while it was read"):
-        read(open_source(path, value="wage", client="region"))
-
-
 @pytest.mark.process
 def test_reading_a_file_does_not_import_pandas(tmp_path: Path) -> None:
     """Not where numbers are missing either; and where pandas is there, it would be a third of the command's time."""

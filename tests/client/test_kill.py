@@ -120,12 +120,8 @@ def test_the_check_notices_a_record_that_answers_twice(tmp_path: Path) -> None:
     """Negative control: somebody who has the key sets the cursor back, as a fresh shuffle after a crash would."""
     (tmp_path / "data.csv").write_text("x,c,who\n" + "".join(f"{k},{c},{c}{k}\n" for c in RECORDS for k in range(500)))
     start(tmp_path, 20, "records").communicate()
-    with (
-        Ledger.open(tmp_path / "ledger.db") as ledger,
-        ledger.transaction(),
-        ledger.seal.changing("datasets", "1", ()),
-    ):
-        ledger.execute("UPDATE datasets SET cursor = 0")
+    with Ledger.open(tmp_path / "ledger.db") as ledger, ledger.transaction():
+        ledger.update("datasets", "cursor = 0", (), "1", ())
     start(tmp_path, 25, "records").communicate()
     with pytest.raises(AssertionError):
         check(tmp_path, {}, "records")

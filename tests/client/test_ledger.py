@@ -103,7 +103,7 @@ def test_a_failed_commit_releases_nothing(path: Path, monkeypatch: pytest.Monkey
 
 def test_a_full_disk_is_named(path: Path) -> None:
     with Ledger.open(path) as ledger:
-        responder = site(ledger)
+        responder = site(ledger, LONG_NAME)
         (pages,) = ledger.execute("PRAGMA page_count").fetchone()
         ledger.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(LedgerError, match="disk is full"):
@@ -111,9 +111,13 @@ def test_a_full_disk_is_named(path: Path) -> None:
         ledger.verify()
 
 
+LONG_NAME = "r" * 190
+"""Its answers fill pages."""
+
+
 def answer_until_full(responder: Responder) -> None:
     for number in range(11, 61):
-        responder.answer(Question(run="run", round=number, level=0.5, query=1 / 3, length=1))
+        responder.answer(Question(run=LONG_NAME, round=number, level=0.5, query=1 / 3, length=1))
 
 
 def test_a_path_that_cannot_be_made(tmp_path: Path) -> None:
@@ -205,20 +209,22 @@ def test_a_database_of_somebody_else(tmp_path: Path) -> None:
         Ledger.open(tmp_path / "other.db")
 
 
-def test_a_ledger_of_a_newer_version(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("PRAGMA user_version = 99", "a newer privatile"),
+        ("UPDATE meta SET value = 2 WHERE key = 'order'", "a newer privatile"),  # another order of records
+        ("PRAGMA user_version = 5", r"they answer again\. Go on with .*commit d3633e0a.*--ledger NEW"),
+    ],
+)
+def test_a_ledger_of_another_version_is_refused_and_stays_as_it_is(path: Path, sql: str, said: str) -> None:
     with sqlite3.connect(path) as direct:
-        direct.execute("PRAGMA user_version = 99")
+        direct.execute(sql)
     direct.close()
-    with pytest.raises(LedgerError, match="version 99, written by a newer privatile"):
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=said):
         Ledger.open(path)
-
-
-def test_a_ledger_of_an_older_version(path: Path) -> None:
-    with sqlite3.connect(path) as direct:
-        direct.execute("PRAGMA user_version = 2")
-    direct.close()
-    with pytest.raises(LedgerError, match="version 2, written by an older privatile, which kept its key in the same"):
-        Ledger.open(path)
+    assert path.read_bytes() == before
 
 
 def test_a_folder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from privatile.client.ledger.ledger import Ledger
 
 
 def people(numbers: list[int]) -> NDArray[np.uint64]:
-    return np.array([[number, number + 1] for number in numbers], dtype=np.uint64).reshape(-1, 2)
+    return np.array([(number * 0x9E3779B97F4A7C15) % (1 << 64) for number in numbers], dtype=np.uint64)
 
 
 EVERYBODY = people(list(range(12)))
@@ -85,7 +85,7 @@ def test_many_small_charges_are_folded_too(monkeypatch: pytest.MonkeyPatch) -> N
     """Rows are read again by every process after another one has answered: they must not gather without end."""
     monkeypatch.setattr(lifetime_budgets, "FOLD_ROWS", 5)
     with Ledger.in_memory() as ledger:
-        people = np.arange(60, dtype=np.uint64).reshape(30, 2)
+        people = np.arange(30, dtype=np.uint64) << np.uint64(59)
         for k in range(30):
             with ledger.transaction():
                 ledger.lifetime_budgets.charge([people[k : k + 1]], 0.5)

@@ -339,4 +339,4 @@ def test_a_client_in_a_json_file_is_named_as_written(tmp_path: Path) -> None:
     path.write_text('[{"x": 1, "town\'s": "10-11-12"}, {"x": 2, "town\'s": "01-02-03"}]')
     source = open_source(path, value="x", client="town's")
     assert [list(batch.values) for batch in source.batches()] == [[1.0, 2.0]]
-    assert source.clients == ["01-02-03", "10-11-12"]
+    assert source.clients == ["10-11-12", "01-02-03"]

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import chdtri
 
+from privatile.client.ledger.integrity import PersonKey, derive
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order import shuffle as shuffling
 from privatile.client.order.shuffle import ShuffledColumn, shuffle
-from privatile.client.order.tags import KeyStream
+from privatile.client.order.tags import by_tag, person_words, words_at, words_of
 from privatile.client.sources.databases import open_source
 from privatile.core.messages import Missing
 from privatile.errors import DataError, InputError
@@ -48,14 +49,59 @@ def chi_square_of_orders(clients: int) -> float:
     return sum((counts[each] - expected) ** 2 / expected for each in permutations([0.0, 1.0, 2.0, 3.0]))
 
 
+def masked(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    """Make tags of these bits only."""
+    for name in ("words_at", "words_of"):
+        whole = getattr(shuffling, name)
+        monkeypatch.setattr(shuffling, name, lambda *given, whole=whole: whole(*given) & np.uint64(kept))
+
+
+def test_words_never_change() -> None:
+    """An order made by one version must be the order of every later one: AES-256 of a counter from 0, little-endian."""
+    first = bytes.fromhex("dc95c078a2408989ad48a21492842087")  # NIST's answer for a key and a block of zeros
+    assert words_at(bytes(32), 0, 2).tolist() == np.frombuffer(first, dtype="<u8").tolist()
+    assert person_words(bytes(32), np.zeros(1, dtype=np.uint64)).tolist() == words_at(bytes(32), 0, 1).tolist()
+    assert words_at(bytes(32), 3, 1).tolist() == [10048599240322868137]
+    assert derive(bytes(32), "order", "north", "salary").hex() == (
+        "76eb5345ea142e155c145ce431e3f79a224d0ac3fc8da260d018f917683cc82e"
+    )
+
+
+@given(st.integers(0, 70), st.integers(0, 70))
+def test_words_are_the_same_from_wherever_they_are_read(start: int, count: int) -> None:
+    key = b"k" * 32
+    found = words_at(key, start, count)
+    assert np.array_equal(found, words_at(key, 0, start + count)[start:])
+    assert np.array_equal(found, words_of(key, np.arange(start, start + count, dtype=np.uint64)))
+
+
+def test_long_streams_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = words_at(b"k" * 32, 5, 1_000)
+    monkeypatch.setattr("privatile.client.order.tags.PIECE", 64)
+    assert np.array_equal(words_at(b"k" * 32, 5, 1_000), whole)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=60), st.booleans(), st.booleans())
+def test_rows_are_sorted_by_the_whole_tag_then_by_number(
+    rows: list[tuple[int, int]], numbered: bool, many: bool
+) -> None:
+    """The upper 40 bits decide nearly always; where they tie the lower ones do, at any length of a piece."""
+    tags = np.array([(high << 24) | low for high, low in rows], dtype=np.uint64)
+    numbers = np.arange(len(rows), dtype=np.uint64)[::-1].copy() if numbered else None
+    expected = sorted(range(len(rows)), key=lambda k: (int(tags[k]), -k if numbered else k))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("privatile.client.order.tags.PLACE_BITS", 4 if many else 24)
+        patched.setattr("privatile.client.order.tags.PIECE", 7)
+        assert by_tag(tags, numbers).tolist() == expected
+
+
 @pytest.mark.slow
 def test_every_order_is_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = float(chdtri(23, 1e-4))  # the key is fixed: this passes always or never
     assert chi_square_of_orders(4_800) < limit
 
     # Negative control: two-bit tags, whose many ties keep the order of the rows.
-    take = KeyStream.take
-    monkeypatch.setattr(KeyStream, "take", lambda self, count: take(self, count) & np.uint64(3 << 62))
+    masked(monkeypatch, 3 << 62)
     assert chi_square_of_orders(4_800) > limit
 
 
@@ -69,15 +115,30 @@ def test_each_record_is_anywhere_in_a_spilled_order() -> None:
     assert abs(np.corrcoef(places, np.arange(count))[0, 1]) < 5 / np.sqrt(count)
 
 
-def test_the_order_does_not_depend_on_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(1).normal(size=50_000)
-    whole = shuffled(values)
-    small = shuffled(values, memory_rows=100)
-    monkeypatch.setattr(shuffling, "BATCH_ROWS", 777)
-    tiny = shuffled(values, memory_rows=2_000)
-    assert order(whole) == order(small) == order(tiny)
-    assert sorted(order(whole)) == sorted(values.tolist())
-    assert whole.content.digest == small.content.digest == tiny.content.digest
+@pytest.mark.parametrize("tags", ["whole", "tied"])
+@pytest.mark.parametrize("with_people", [False, True])
+def test_the_order_does_not_depend_on_memory(with_people: bool, tags: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory, a client at once or by the first byte of its tags; also where the upper 40 bits nearly always tie."""
+    if tags == "tied":
+        masked(monkeypatch, (3 << 62) | 0xFFFFFF)
+    rows = [(float(k), f"c{k % 7 % 3}", 1.0 + k % 5, f"p{k % 2_900}") for k in range(3_000)]
+    table = np.array(rows, dtype=[("x", float), ("site", "U3"), ("w", float), ("who", "U6")])
+
+    def read(weight: str | None, memory_rows: int) -> list[tuple[str, bytes, list[float]]]:
+        source = open_source(table, value="x", client="site", weight=weight, person="who" if with_people else None)
+        key = PersonKey(b"p" * 32) if with_people else None
+        found = shuffle(source, Ledger.in_memory(master=MASTER), person_key=key, memory_rows=memory_rows)
+        assert [len(order(column)) for column in found.values()] == [column.records for column in found.values()]
+        return [(name, column.content.digest, order(column)) for name, column in sorted(found.items())]
+
+    for weight in (None, "w"):
+        whole = read(weight, 1 << 21)
+        assert read(weight, 1_500) == read(weight, 100) == whole
+        with monkeypatch.context() as patched:
+            patched.setattr(shuffling, "BATCH_ROWS", 77)
+            assert read(weight, 2_000) == whole
+    if not with_people:
+        assert sorted(value for _, _, values in read(None, 100) for value in values) == list(range(3_000))
 
 
 @pytest.mark.process
@@ -138,9 +199,15 @@ def test_any_piece_can_be_read(data: st.DataObject) -> None:
         assert np.concatenate([*pieces, np.empty(0)]).tolist() == whole[start:stop]
 
 
-def test_ties_in_the_tags_keep_the_order_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeyStream, "take", lambda self, count: np.zeros(count, dtype=np.uint64))
-    assert order(shuffled(np.arange(5_000))) == list(range(5_000))
+@pytest.mark.parametrize("memory_rows", [100, 1 << 21])
+def test_ties_in_the_tags_keep_the_order_of_the_rows(memory_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    masked(monkeypatch, 0)
+    assert order(shuffled(np.arange(5_000), memory_rows)) == list(range(5_000))
+
+
+def test_a_column_that_fits_into_memory_makes_no_file(tmp_path: Path) -> None:
+    column = shuffle(open_source(np.arange(5_000.0)), Ledger.in_memory(), spill_folder=tmp_path / "nowhere")["all"]
+    assert len(order(column)) == 5_000
 
 
 @pytest.mark.parametrize("change", [lambda x: x[::-1].copy(), lambda x: x + 1, lambda x: x[:-1], lambda x: -x])
@@ -198,9 +265,10 @@ def test_spill_files_are_private_and_nameless(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "open", watch)
     data = np.arange(10_000.0)
     shuffle(open_source(data), Ledger.in_memory(), memory_rows=100, spill_folder=tmp_path)
-    ((file, flags),) = seen
-    assert stat.S_IMODE(file.st_mode) == 0o600
-    assert flags & os.O_EXCL  # no other process can give it a name
+    assert seen
+    for file, flags in seen:
+        assert stat.S_IMODE(file.st_mode) == 0o600
+        assert flags & os.O_EXCL  # no other process can give it a name
     assert list(tmp_path.iterdir()) == []  # the column is alive, its file has no name
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import privatile
 from privatile.cli import main
-from privatile.client.ledger import ledger as ledger_file
 from privatile.client.ledger.account import RecordLimit, SpendingRules
 from privatile.client.ledger.datasets import say_new, statement
 from privatile.client.ledger.integrity import PersonKey
@@ -494,23 +493,3 @@ def test_an_edited_limit_or_word_is_found(made: Path, tmp_path: Path, what: str)
     direct.close()
     with pytest.raises(LedgerError, match="was altered"):
         Ledger.open(path, keys=made / "keys")
-
-
-def test_a_ledger_of_the_version_before_goes_on_as_it_is(made: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copy(made / "ledger.db", tmp_path / "ledger.db"))
-    with sqlite3.connect(path) as direct:
-        direct.execute(f"PRAGMA user_version = {ledger_file.BEFORE}")
-    direct.close()
-
-    def version() -> int:
-        with sqlite3.connect(path) as look:
-            return int(look.execute("PRAGMA user_version").fetchone()[0])
-
-    with Ledger.open(path, read_only=True) as ledger:
-        assert statement(ledger).entries == 2
-    assert version() == ledger_file.BEFORE  # reading changes nothing
-    with Ledger.open(path, keys=made / "keys") as ledger:
-        with pytest.raises(AlreadyAnswered):
-            run(ledger, "bonus")
-        assert ledger.verify() == 2
-    assert version() == ledger_file.VERSION == ledger_file.BEFORE + 1

@@ -137,7 +137,7 @@ def test_alarms_come_from_the_file(tmp_path: Path) -> None:
     assert live.state["status"] == "paused"
     assert live.state["events"][0]["text"] == "no client answered in time"
     assert live.state["clients"]["counts"]["quarantined"] == 1
-    assert live.state["clients"]["listed"][0]["reason"] == "impossible answers"
+    assert live.state["clients"]["listed"][0]["text"] == "quarantined: impossible answers"
     run.go(1)
     live.refresh()
     assert live.state["status"] == "running"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.federation.coordinator.core import CoordinatorCore
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.operations.serve import OpenRun, roster_signers
 from privatile.federation.site.core import SiteCore
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage, Link
+from privatile.federation.wire import RoundAnswers, RoundQuestions
 from tests.federation.kit import Federation, make_study
 
 Asked = Mapping[str, Sequence[Question]]
@@ -50,8 +50,8 @@ class Table:
 
     def answer(self, client: str, ones: int = 2, asked: Any = None) -> bytes:
         study, questions = self.federation.study, (asked or self.asked)[client]
-        answers = [Answer(one, client, ones, Link(one.round, f"{one.round:032x}").position) for one in questions]
-        return AnswerMessage.of(study.digest, answers).pack(self.federation.sites[client].key())
+        answers = [Answer(one, client, ones, Position(one.round, (one.round).to_bytes(16, "big"))) for one in questions]
+        return RoundAnswers.of(study.digest, answers).pack(self.federation.sites[client].key())
 
     def take(self, *clients: str) -> None:
         """Answers of these clients arrive."""
@@ -78,11 +78,11 @@ def play(
     while questions := coordinator.questions():
         asked = ask(questions)
         intake.open(asked if accepts_any else questions)
-        payload = AskMessage.of(study.digest, asked).pack(key)
+        payload = RoundQuestions.of(study.digest, asked).pack(key)
         for name, site in sites.items():
             verdict = intake.offer(name, reply(site, payload) or b"")
             assert verdict.outcome == "counted", verdict
-            if drop(name, asked[name][0].round, intake.answers[name].ones[0] / asked[name][0].length):
+            if drop(name, asked[name][0].round, intake.answers[name].body.ones[0] / asked[name][0].length):
                 del intake._answers[name]
         rows = run.journal.evidence_rows(coordinator.done + 1, intake.answers)
         coordinator.accept(intake.counts(), rows)

@@ -18,11 +18,12 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
+from privatile.core.messages import Position
 from privatile.federation.coordinator.intake import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
 from privatile.federation.operations.status import read_status
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import LARGEST_ANSWER, Hello, Link, Welcome, read_message
+from privatile.federation.wire import LARGEST_ANSWER, Hello, Welcome, read_message
 from privatile.report.dashboard.live import LiveRun
 from privatile.run.locks import lock_folder
 from privatile.run.state import NO_PROCESS, read_alarms
@@ -48,7 +49,9 @@ def table(tmp_path: Path, held: contextlib.ExitStack) -> Table:
 
 
 def hello(table: Table, client: str, *, echo: str | None = None, instance: str = "1" * 32) -> Hello:
-    return Hello(table.federation.study.digest, client, instance, Link(0, "0" * 32), None, secrets.token_hex(16), echo)
+    return Hello(
+        table.federation.study.digest, client, instance, Position(0, b"0" * 16), None, secrets.token_hex(16), echo
+    )
 
 
 def arrive(table: Table, client: str) -> None:

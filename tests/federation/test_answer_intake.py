@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.errors import ProtocolError
 from privatile.federation.coordinator.intake import MOST_OFFENCES, AnswerIntake
-from privatile.federation.wire import AnswerMessage, Hello, Link
+from privatile.federation.wire import Hello, RoundAnswers
 from privatile.records.keys import KeyPair, verify
 
 STUDY = "ab" * 32
@@ -19,8 +19,8 @@ KEY = KeyPair.generate()
 QUESTION = Question("run", 3, 0.5, 10.0, 20)
 
 
-def link(sequence: int) -> Link:
-    return Link(sequence, f"{sequence:032x}")
+def link(sequence: int) -> Position:
+    return Position(sequence, sequence.to_bytes(16, "big"))
 
 
 def answer(
@@ -31,15 +31,15 @@ def answer(
     key: KeyPair = KEY,
     asked: Question = QUESTION,
 ) -> bytes:
-    answered = Answer(replace(asked, round=number), "a", ones, link(sequence).position)
-    return AnswerMessage.of(study, [answered]).pack(key)
+    answered = Answer(replace(asked, round=number), "a", ones, link(sequence))
+    return RoundAnswers.of(study, [answered]).pack(key)
 
 
 def signed(body: bytes) -> bytes:
     return body + b"\n" + base64.b64encode(KEY.sign(body))
 
 
-def hello(ledger: Link, restored: Link | None = None, echo: str | None = None) -> bytes:
+def hello(ledger: Position, restored: Position | None = None, echo: str | None = None) -> bytes:
     return Hello(STUDY, "a", "1" * 32, ledger, restored, "2" * 32, echo).pack(KEY)
 
 

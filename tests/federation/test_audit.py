@@ -13,7 +13,7 @@ from scipy import stats
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.federation.audit.audit import audit, has_trace, own_client, traces_of
-from privatile.federation.audit.checks import SHARES, WHOLE_SHARE, ratio_finding
+from privatile.federation.audit.checks import CHECKS, WHOLE_SHARE, ratio_finding
 from privatile.federation.audit.plan import POWER, RATIO_ALPHA, Plan, make_plan
 from privatile.federation.audit.statistics import clopper_pearson, ratio_bounds, reports_needed
 from tests.federation.broken_clients.simulated import Honest, failures
@@ -138,7 +138,7 @@ def test_an_honest_client_passes_in_this_process(plan: Plan) -> None:
 
 def test_the_false_alarms_of_all_checks_together_are_one_in_a_thousand() -> None:
     # Both intervals of the ratio come from four bounds of two shares, each missed with probability RATIO_ALPHA / 2.
-    assert sum(SHARES.values()) + 2 * RATIO_ALPHA + WHOLE_SHARE == pytest.approx(1e-3)
+    assert sum(share for share, _ in CHECKS.values()) + 2 * RATIO_ALPHA + WHOLE_SHARE == pytest.approx(1e-3)
 
 
 # -- the ratio

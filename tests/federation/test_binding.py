@@ -197,8 +197,8 @@ def test_an_edited_ledger_does_not_countersign(cheated: Federation, tmp_path: Pa
         ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     path = shutil.copy(site.ledger_file, tmp_path / "ledger.db")
     with RunStore.open(store, read_only=True) as run, sqlite3.connect(path) as direct:
-        recorded = [(questions[1].to_json(), stored.round) for stored, questions in stored_questions(run)]
-        direct.executemany("UPDATE answers SET question = ? WHERE round = ?", recorded)
+        recorded = [(questions[1].query, stored.round) for stored, questions in stored_questions(run)]
+        direct.executemany("UPDATE answers SET query = ? WHERE round = ?", recorded)
     direct.close()
     with (
         Ledger.open(path, read_only=True) as ledger,

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from privatile.core.messages import Position
 from privatile.errors import BrokerError
 from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, NatsCoordinator, connected
 from privatile.federation.setup.permissions import CLIENT_LIMITS, client_permissions, coordinator_permissions
-from privatile.federation.wire import Hello, Link
+from privatile.federation.wire import Hello
 from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 
@@ -201,7 +202,7 @@ def test_a_framed_client_is_not_quarantined_and_the_run_goes_on(tmp_path: Path) 
 def test_a_recorded_hello_of_an_earlier_process_stops_no_client(federation: Federation) -> None:
     study, key = federation.study, federation.sites["site1"].key()
     recorded = [
-        Hello(study.digest, "site1", f"{k:032x}", Link(0, "0" * 32), None, f"{k:032x}", echo).pack(key)
+        Hello(study.digest, "site1", f"{k:032x}", Position(0, b"0" * 16), None, f"{k:032x}", echo).pack(key)
         for k, echo in enumerate((None, "ab" * 16, "cd" * 16))
     ]
 

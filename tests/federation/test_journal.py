@@ -9,15 +9,10 @@ from typing import Any
 
 import pytest
 
+from privatile.core.messages import Position
 from privatile.federation.coordinator.intake import MOST_OFFENCES
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT, Uncounted
-from privatile.federation.wire import (
-    LARGEST_ANSWER,
-    Hello,
-    Link,
-    Welcome,
-    read_message,
-)
+from privatile.federation.wire import LARGEST_ANSWER, Hello, Welcome, read_message
 from tests.federation.memory import Broker, CoordinatorEnd
 from tests.federation.played import Table, close
 
@@ -48,7 +43,9 @@ def test_bad_and_repeated_answers_in_turn_do_not_grow_the_journal(table: Table) 
 def test_nobody_is_welcomed_before_stored_answers_are_read(table: Table, early: bool) -> None:
     """A lost ledger's answer may wait at the broker: a restored one must hear of it, or it goes on too early."""
     key = table.federation.sites["site1"].key()
-    hello = Hello(table.federation.study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None).pack(key)
+    hello = Hello(table.federation.study.digest, "site1", "1" * 32, Position(0, b"0" * 16), None, "2" * 32, None).pack(
+        key
+    )
     heard: list[Welcome] = []
     broker = Broker()
     service = table.federation.coordinator(table.run, connect=broker.coordinator)
@@ -84,7 +81,7 @@ def test_nobody_is_welcomed_before_stored_answers_are_read(table: Table, early: 
 
 def test_declared_restores_do_not_grow_the_journal(table: Table) -> None:
     study, key = table.federation.study, table.federation.sites["site1"].key()
-    links = [Link(5, "5" * 32), Link(6, "6" * 32)]
+    links = [Position(5, b"5" * 16), Position(6, b"6" * 16)]
     table.core.intake._links["site1"] = links[0]
     echo = None
     for number in range(200):

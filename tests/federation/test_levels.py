@@ -24,8 +24,8 @@ from privatile.federation.wire import (
     LARGEST_ANSWER,
     LARGEST_ASK,
     MOST_LEVELS,
-    AnswerMessage,
-    AskMessage,
+    RoundAnswers,
+    RoundQuestions,
     read_message,
 )
 from privatile.records import canonical, read_record, write_record
@@ -109,7 +109,7 @@ def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> No
             name: tuple(Question(made.run, 10, level, 2 / 3, terms.records) for level in made.asked_levels)
             for name, terms in made.clients.items()
         }
-        return len(AskMessage.of(made.digest, asked).pack(KeyPair.generate()))
+        return len(RoundQuestions.of(made.digest, asked).pack(KeyPair.generate()))
 
     assert 0.98 * LARGEST_ASK < ask(study(13)) < LARGEST_ASK
     with pytest.raises(InputError, match="fewer levels"):
@@ -127,7 +127,7 @@ def test_the_most_levels_fit_into_an_answer() -> None:
         )
         for k in range(MOST_LEVELS)
     )
-    message = AnswerMessage.of("0" * 64, answers)
+    message = RoundAnswers.of("0" * 64, answers)
     assert read_message(message.pack(key), key.public.signer, LARGEST_ANSWER) == message
 
 

@@ -17,7 +17,7 @@ from privatile.federation.coordinator.service import Control
 from privatile.federation.operations.serve import OpenRun
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import AskMessage
+from privatile.federation.wire import RoundQuestions
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 from tests.federation.played import reply
 
@@ -123,14 +123,14 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         spent = federation.ledger("site0").position
         fresh = federation.client("site0")
         for question in forged.values():
-            message = AskMessage.of(study.digest, {"site0": (question,)})
+            message = RoundQuestions.of(study.digest, {"site0": (question,)})
             assert reply(fresh.core, message.pack(key)) is None
-        changed = AskMessage.of("f" * 64, {"site0": (good,)})
+        changed = RoundQuestions.of("f" * 64, {"site0": (good,)})
         assert reply(fresh.core, changed.pack(key)) is None
         assert federation.ledger("site0").position == spent
-        payload = reply(fresh.core, AskMessage.of(study.digest, {"site0": (good,)}).pack(key)) or b""
+        payload = reply(fresh.core, RoundQuestions.of(study.digest, {"site0": (good,)}).pack(key)) or b""
         answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
-        assert isinstance(answer, wire.AnswerMessage)
+        assert isinstance(answer, wire.RoundAnswers)
         assert answer.counts[0].ones == first.ones[0]  # the identical question gets the stored count
         return fresh
 
@@ -149,7 +149,7 @@ def test_the_sites_limits_decide_how_few_records_a_question_may_ask(tmp_path: Pa
     federation.sites["site0"].limits_file.write_text("max_epsilon = 1.0\nmin_cohort = 5\n")
     study, key, client = federation.study, federation.directory.key(), federation.client("site0")
     for length, answers in ((4, False), (5, True)):
-        asked = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})
+        asked = RoundQuestions.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, length),)})
         assert (reply(client.core, asked.pack(key)) is not None) == answers
     assert client.metrics.value("refused") == 1
 

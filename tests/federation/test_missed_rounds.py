@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 import privatile
+from privatile.core.messages import Answer, Position
 from privatile.errors import StoreError
-from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.serve import roster_signers
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import Link
+from privatile.federation.wire import RoundAnswers
 from privatile.records import Checks, CountersignRefused
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
@@ -63,8 +64,8 @@ def play(
                 assert core.take(name, answer).outcome == "counted"
         asked[number] = sum(question.length for question in intake.questions["south"])
         if trusting and "south" in intake.answers:
-            seen = intake.answers["south"].ledger
-            intake._links["south"] = Link(seen.sequence - len(intake.questions["south"]), seen.hash)
+            seen = intake.answers["south"].body.ledger
+            intake._links["south"] = Position(seen.sequence - len(intake.questions["south"]), seen.head)
         close(core)
         if number in restarts:
             run.store.close()
@@ -114,7 +115,6 @@ def test_records_of_rounds_without_a_coin_are_asked_later(tmp_path: Path, levels
     assert asked[12] > asked[8]
     assert not verified(federation).failed
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        assert {name: row.asked for name, row in store.client_totals().items()} == Coordinator(store).asked
         assert Coordinator(store).asked["south"] == RECORDS
     assert silence(federation) == [("", "")] * len(levels)  # 4 of 40 client-rounds, and no record is missing
 
@@ -128,7 +128,7 @@ def test_an_answer_lost_after_the_ledgers_commit_is_spent(tmp_path: Path) -> Non
     assert given_back(federation) == []
     assert not verified(federation).failed
     with RunStore.open(federation.directory.store_file, read_only=True) as store:
-        assert store.client_totals()["south"].answered == RECORDS - missed
+        assert Coordinator(store).clients["south"].answered == RECORDS - missed
     ((code, text),) = silence(federation)
     assert code == ("much-silence" if missed > 0.05 * 2 * RECORDS else "silent")
     told = (
@@ -173,13 +173,15 @@ def test_a_coordinator_that_gives_lost_answers_back_is_refused_by_the_site_and_f
 def test_nothing_is_given_back_where_a_ledger_was_restored(tmp_path: Path) -> None:
     federation = make(tmp_path)
     signers = roster_signers(federation.directory)()
-    zero = "0" * 32
     for late, expected in ((LateLink(None, 0), {"south"}), (LateLink(None, 3), set())):
-        intake = AnswerIntake(federation.study.digest, signers, {"south": Link(4, zero)}, {}, {}, {"south": late})
+        intake = AnswerIntake(federation.study.digest, signers, {"south": Position(4)}, {}, {}, {"south": late})
         run = federation.open_run()
-        intake.open(run.coordinator.questions())
+        questions = run.coordinator.questions()
+        intake.open(questions)
         run.store.close()
-        intake._answers["south"] = Accepted((1,), Link(5, zero), "", b"")
+        answers = [Answer(one, "south", 1, Position(5)) for one in questions["south"]]
+        payload = RoundAnswers.of(federation.study.digest, answers).pack(federation.sites["south"].key())
+        assert intake.offer("south", payload).outcome == "counted"
         assert intake.unspent == expected
 
 
@@ -220,15 +222,13 @@ def test_a_process_killed_between_ledger_and_run_file_asks_nobody_again(tmp_path
     data = {name: np.random.default_rng(k).normal(50.0, 10.0, 600) for k, name in enumerate(("north", "south"))}
     files: dict[str, Any] = {"save": tmp_path / "run.db", "ledger": tmp_path / "ledger.db"}
     with sqlite3.connect(files["ledger"]) as ledger, sqlite3.connect(files["save"]) as run:
-        before = ledger.execute(
-            "SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client"
-        ).fetchall()
+        before = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert len(before) == 2  # on the disk, and its count lost with the process
         assert run.execute("SELECT max(round) FROM rounds").fetchone() == (11,)
     result = privatile.estimate(data, epsilon=1, range=(0, 100), rounds=20, **files)
     assert result.records == 1200
     with sqlite3.connect(files["ledger"]) as ledger:
-        again = ledger.execute("SELECT client, question, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
+        again = ledger.execute("SELECT client, query, ones FROM answers WHERE round = 12 ORDER BY client").fetchall()
         assert again == before
         for client in data:
             times = np.zeros(600, dtype=int)

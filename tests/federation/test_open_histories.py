@@ -15,7 +15,7 @@ import pytest
 
 from privatile.client.ledger.account import Account
 from privatile.client.ledger.integrity import PersonKey, default_person_key
-from privatile.federation.wire import AnswerMessage, AskMessage, read_message
+from privatile.federation.wire import RoundAnswers, RoundQuestions, read_message
 from tests.federation.open_kit import OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
@@ -82,7 +82,7 @@ class Life:
         payload = self.federation.answer("north", asked)
         if payload is not None:
             message = read_message(payload, self.federation.sites["north"].key().public.signer, 4096)
-            assert isinstance(message, AnswerMessage)
+            assert isinstance(message, RoundAnswers)
             (count,) = message.counts
             assert isinstance(count.length, int)
             assert self.lengths.setdefault(message.round, count.length) == count.length
@@ -93,10 +93,10 @@ class Life:
         """Questions that a coordinator must not ask get the stored answer or none."""
         key = self.federation.directory.key()
         message = read_message(asked, key.public.signer, 1 << 20)
-        assert isinstance(message, AskMessage)
+        assert isinstance(message, RoundQuestions)
         (ask,) = message.asks
         moved = msgspec.structs.replace(ask, query=ask.query / 2.0 + 1.0)
-        other = AskMessage(message.study, message.run, message.round, (moved,))
+        other = RoundQuestions(message.study, message.run, message.round, (moved,))
         if message.round in self.lengths:
             assert self.federation.answer("north", other.pack(key)) is None
         if self.asked:

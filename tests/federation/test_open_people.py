@@ -15,7 +15,7 @@ from privatile import estimate
 from privatile.client.ledger.account import Account
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, OtherContent
 from privatile.federation.site.responder import OpenSiteResponder
-from privatile.federation.wire import AnswerMessage, read_message
+from privatile.federation.wire import RoundAnswers, read_message
 from tests.federation.open_kit import DAY, OpenFederation, make_open_study, people, spent
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
@@ -86,7 +86,7 @@ def test_an_answer_that_was_not_sent_is_sent_again_as_it_was(tmp_path: Path) -> 
     federation.file("north").unlink()
     assert federation.answer("north", asked) == first
     message = read_message(first, federation.sites["north"].key().public.signer, 4096)
-    assert isinstance(message, AnswerMessage)
+    assert isinstance(message, RoundAnswers)
     assert spent(federation, "north")[0] == message.counts[0].length == 15  # its share of 25
 
 

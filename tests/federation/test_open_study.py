@@ -18,7 +18,7 @@ from privatile.federation.coordinator.journal import Journal
 from privatile.federation.operations.record import countersign, release, verify_record
 from privatile.federation.operations.serve import OpenRun
 from privatile.federation.study import Arrivals
-from privatile.federation.wire import AnswerMessage, LevelCount, read_message
+from privatile.federation.wire import LevelCount, RoundAnswers, read_message
 from privatile.records import CountersignRefused, sign, transcript_digest
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
@@ -178,20 +178,19 @@ def test_lengths_are_signed_and_bounded(federation: OpenFederation) -> None:
     key = federation.sites["north"].key()
     assert payload is not None
     message = read_message(payload, key.public.signer, 4096)
-    assert isinstance(message, AnswerMessage)
+    assert isinstance(message, RoundAnswers)
     (count,) = message.counts
 
     def offered(*counts: LevelCount) -> str:
-        forged = AnswerMessage(*(getattr(message, name) for name in message.__struct_fields__))
-        forged = AnswerMessage(
+        forged = RoundAnswers(*(getattr(message, name) for name in message.__struct_fields__))
+        forged = RoundAnswers(
             forged.study, forged.run, forged.round, forged.client, forged.question, counts, forged.ledger
         )
         return federation.core.intake.offer("north", forged.pack(key)).reason
 
     assert federation.core.intake.offer("north", payload.replace(b'"length":15', b'"length":14')).outcome == "unsigned"
-    assert "another question" in offered(LevelCount(count.level, count.ones, 14))
-    assert "at most 15 records may take part" in offered(LevelCount(count.level, count.ones, 16))
-    assert "says how many records took part" in offered(LevelCount(count.level, count.ones))
+    assert "another question" in offered(LevelCount(14, count.ones))
+    assert "at most 15 records may take part" in offered(LevelCount(16, count.ones))
     federation.core.intake.readmit("north")
     assert federation.core.intake.offer("north", payload).outcome == "counted"
 
@@ -313,5 +312,5 @@ def test_over_a_broker(tmp_path: Path) -> None:
     assert federation.run_.store.why_ended == "answers"
     for name in study.clients:
         assert spent(federation, name)[1] == study.clients[name].mechanism.epsilon
-    told = {name: totals.answered for name, totals in federation.run_.store.client_totals().items()}
+    told = {name: totals.answered for name, totals in federation.run_.coordinator.clients.items()}
     assert told == {name: spent(federation, name)[0] for name in study.clients}

@@ -13,7 +13,7 @@ from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import StoreError
 from privatile.federation.site import service as service_module
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, read_message
+from privatile.federation.wire import LARGEST_ANSWER, RoundAnswers, RoundQuestions, read_message
 from tests.federation.kit import Federation, make_study
 from tests.federation.memory import Broker, SiteEnd
 from tests.federation.open_kit import OpenFederation, make_open_study, people
@@ -32,7 +32,7 @@ class WatchedEnd(SiteEnd):
     async def answer(self, payload: bytes) -> None:
         site, run = self.federation.sites[self.client], self.federation.study.run
         message = read_message(payload, site.key().public.signer, LARGEST_ANSWER)
-        assert isinstance(message, AnswerMessage)
+        assert isinstance(message, RoundAnswers)
         with self.federation.ledger(self.client) as ledger:
             given = ledger.answers(run, ONLY_CLIENT).get(message.round, ())
         self.sent.append(tuple(count.ones for count in message.counts))
@@ -54,7 +54,7 @@ def test_a_count_is_in_the_ledger_before_it_is_sent(
     run, end = federation.open_run(), WatchedEnd(federation, "site0")
     service, key = federation.client("site0"), federation.directory.key()
     for _ in range(2):
-        end.take(service, AskMessage.of(federation.study.digest, run.coordinator.questions()).pack(key))
+        end.take(service, RoundQuestions.of(federation.study.digest, run.coordinator.questions()).pack(key))
         run.coordinator.accept([[1, 1], [1, 1]])
     assert end.in_ledger == end.sent
     assert [len(counts) for counts in end.in_ledger] == [2, 2]

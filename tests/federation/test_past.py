@@ -18,12 +18,12 @@ from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.mechanism import RandomizedResponse
-from privatile.core.messages import Question
+from privatile.core.messages import Position, Question
 from privatile.errors import AlreadyAnswered, LedgerError, SiteRefusal
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, Hello, Link, Welcome
+from privatile.federation.wire import Hello, RoundAnswers, Welcome
 from tests.federation.kit import Federation, make_study
 from tests.marks import forget_marks
 
@@ -40,14 +40,14 @@ def studies(folder: Path) -> Iterator[Federation]:
         yield federation
 
 
-def answered(client: ClientService, *rounds: int) -> Link:
+def answered(client: ClientService, *rounds: int) -> Position:
     """The link behind the last of these rounds, as the coordinator sees it."""
     for number in rounds:
         (answer,) = client.core.responder.answer([Question(client.core.study.run, number, 0.5, 50.0, 4)])
-    return Link.of(answer.position)
+    return answer.position
 
 
-def welcome(client: ClientService, seen: Link | None, rounds: int) -> Welcome:
+def welcome(client: ClientService, seen: Position | None, rounds: int) -> Welcome:
     zero = "0" * 32
     return Welcome(client.core.study.digest, client.core.client, zero, seen, rounds, 4 * rounds, "", zero, zero)
 
@@ -138,10 +138,10 @@ def test_records_whose_answer_came_too_late_are_not_asked_again_after_a_restore(
 def ask(client: ClientService, number: int) -> bytes:
     """The client's signed answer to a round, as it is published."""
     questions = (Question(client.core.study.run, number, 0.5, 50.0, 4),)
-    return AnswerMessage.of(client.core.study.digest, client.core.responder.answer(questions)).pack(client.core._key)
+    return RoundAnswers.of(client.core.study.digest, client.core.responder.answer(questions)).pack(client.core._key)
 
 
-def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Link | None = None) -> Welcome:
+def greeted(intake: AnswerIntake, client: ClientService, done: int, restored: Position | None = None) -> Welcome:
     """The welcome to a fresh hello: the client has echoed a nonce."""
     echo, greeting = None, None
     for nonce in ("0" * 32, "1" * 32):
@@ -188,7 +188,7 @@ def test_a_ledger_from_before_an_answer_that_came_too_late_is_found(tmp_path: Pa
     run = one.open_run()
     run.journal.set_late_links(intake.late_links)
     intake = AnswerIntake(
-        one.study.digest, signers, {"site0": Link(2, "0" * 32)}, {}, {"site0": 12}, run.journal.late_links()
+        one.study.digest, signers, {"site0": Position(2, b"0" * 16)}, {}, {"site0": 12}, run.journal.late_links()
     )
     open_round(4)
     # Declared as restored, it goes on, and the lost answer, sent once more by somebody, does not bring the link back.

@@ -21,7 +21,7 @@ from privatile.federation import wire
 from privatile.federation.connection import Connection, Msg, connected
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.coordinator.service import Control
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, Link
+from privatile.federation.wire import Hello, RoundAnswers, RoundQuestions
 from privatile.records.keys import KeyPair
 from privatile.run.certificates import issue_broker, make_authority
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
@@ -214,18 +214,18 @@ def test_ten_thousand_hostile_messages_offline() -> None:
     key, other = KeyPair.generate(), KeyPair.generate()
     question = Question("r", 5, 0.5, 10.0, 20)
     study = "ab" * 32
-    link = Link(9, "cd" * 16)
-    good = AnswerMessage.of(study, [Answer(question, "a", 7, link.position)]).pack(key)
+    link = Position(9, bytes.fromhex("cd") * 16)
+    good = RoundAnswers.of(study, [Answer(question, "a", 7, link)]).pack(key)
     rng = random.Random(20260101)
     outcomes: dict[str, int] = {}
     for _ in range(10_000):
-        intake = AnswerIntake(study, {"a": key.public.signer}, {"a": Link(8, "0" * 32)})
+        intake = AnswerIntake(study, {"a": key.public.signer}, {"a": Position(8, b"0" * 16)})
         intake.open({"a": (question,), "b": (question,)})
         payload = hostile(rng, good, rng.choice([key, key, other]))
         verdict = intake.offer("a", payload)
         outcomes[verdict.outcome] = outcomes.get(verdict.outcome, 0) + 1
         if payload.rpartition(b"\n")[0] != good.rpartition(b"\n")[0]:
-            assert verdict.outcome != "counted" or intake.answers["a"].ones[0] <= 20
+            assert verdict.outcome != "counted" or intake.answers["a"].body.ones[0] <= 20
         assert MARK not in verdict.reason
         after = intake.offer("a", good).outcome
         assert after == "ignored" if verdict.outcome == "forked" else after in ("counted", "duplicate", "forked")
@@ -252,8 +252,8 @@ def test_a_flood_over_the_broker_is_refused_and_the_run_continues(
             async with tasks(coordinator.run(), federation.client("site0").run()) as (work, *_):
                 await until(lambda: coordinator.metrics.value("connected") == 1)
                 asked = Question(study.run, 1, 0.5, 50.0, 4)
-                answer = AnswerMessage.of(study.digest, [Answer(asked, "site1", 2, Position(1))])
-                hello = Hello(study.digest, "site1", "1" * 32, Link(0, "0" * 32), None, "2" * 32, None)
+                answer = RoundAnswers.of(study.digest, [Answer(asked, "site1", 2, Position(1))])
+                hello = Hello(study.digest, "site1", "1" * 32, Position(0, b"0" * 16), None, "2" * 32, None)
                 async with connect_as(federation, "site1") as mallory:
                     for number in range(4_000):
                         subject = wire.answer_subject if number % 2 else wire.hello_subject
@@ -300,7 +300,7 @@ def test_hostile_questions_cost_no_record(tmp_path: Path, caplog: pytest.LogCapt
     federation = Federation(tmp_path, study)
     key = federation.directory.key()
     client = federation.client("site0")
-    good = AskMessage.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, 4),)}).pack(key)
+    good = RoundQuestions.of(study.digest, {"site0": (Question(study.run, 1, 0.5, 50.0, 4),)}).pack(key)
     rng = random.Random(3)
 
     with caplog.at_level(logging.DEBUG, logger="privatile"):

@@ -13,16 +13,16 @@ from typing import Any, NoReturn
 import jsonschema
 import pytest
 
-from privatile.core.messages import Question
+from privatile.core.messages import Position, Question
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation import wire as wire
 from privatile.federation.connection import Msg, connected
-from privatile.federation.wire import AnswerMessage, AskMessage, Hello, LevelCount, Link, Notice, Welcome, read_message
+from privatile.federation.wire import Hello, LevelCount, Notice, RoundAnswers, RoundQuestions, Welcome, read_message
 from privatile.records.keys import KeyPair, verify
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study, tasks, until
 from tests.federation.mutations import DROPPED, places, with_a_key_twice, with_value
 
-LINK = Link(3, "ab" * 16)
+LINK = Position(3, bytes.fromhex("ab") * 16)
 STUDY = "0" * 64
 
 
@@ -124,7 +124,7 @@ def test_every_message_of_a_run_is_in_the_schema(tmp_path: Path, mode: str, leve
 
 def test_the_schema_has_the_fields_of_the_decoder() -> None:
     written = {kind["properties"]["kind"]["const"]: set(kind["properties"]) for kind in schema()["oneOf"]}
-    kinds = (AskMessage, Notice, Hello, Welcome, AnswerMessage)
+    kinds = (RoundQuestions, Notice, Hello, Welcome, RoundAnswers)
     assert written == {str(kind.__struct_config__.tag): {"kind", *kind.__struct_fields__} for kind in kinds}
 
 
@@ -160,20 +160,20 @@ def read_any(payload: bytes, coordinator: str) -> None:
 
 ONE, TWO = Question("r", 1, 0.5, 10.0, 5), Question("r", 1, 0.5, 10.0, 7)
 LOCAL = {"a": (Question("r", 2, 0.25, 1e16, 5, 0.5),), "b": (Question("r", 2, 0.75, 1e16, 5, 1e-7),)}
-LEDGER = '"ledger":{"hash":"abababababababababababababababab","sequence":3}'
+LEDGER = '"ledger":[3,"q6urq6urq6urq6urq6urqw=="]'
 SAMPLES: list[tuple[wire.Message, str]] = [
     (
-        AskMessage.of(STUDY, {"b": (TWO,), "a": (ONE,)}),
+        RoundQuestions.of(STUDY, {"b": (TWO,), "a": (ONE,)}),
         '{"asks":[{"length":{"a":5,"b":7},"level":0.5,"query":10.0,"step":null}],"kind":"ask","round":1,"run":"r",'
         f'"study":"{STUDY}"}}',
     ),
     (
-        AskMessage.of(STUDY, {"a": (ONE,)}),
+        RoundQuestions.of(STUDY, {"a": (ONE,)}),
         '{"asks":[{"length":5,"level":0.5,"query":10.0,"step":null}],"kind":"ask","round":1,"run":"r",'
         f'"study":"{STUDY}"}}',
     ),
     (
-        AskMessage.of(STUDY, LOCAL),
+        RoundQuestions.of(STUDY, LOCAL),
         '{"asks":[{"length":5,"level":{"a":0.25,"b":0.75},"query":1e+16,"step":{"a":0.5,"b":1e-07}}],"kind":"ask",'
         f'"round":2,"run":"r","study":"{STUDY}"}}',
     ),
@@ -202,8 +202,8 @@ SAMPLES: list[tuple[wire.Message, str]] = [
         f'"nonce":"{"3" * 32}","records":40,"refusal":"no","round":4,"study":"{STUDY}"}}',
     ),
     (
-        AnswerMessage(STUDY, "r", 1, "a", "1" * 64, (LevelCount(0.5, 3), LevelCount(0.75, 1)), LINK),
-        f'{{"client":"a","counts":[{{"level":0.5,"ones":3}},{{"level":0.75,"ones":1}}],"kind":"answer",{LEDGER},'
+        RoundAnswers(STUDY, "r", 1, "a", "1" * 64, (LevelCount(7, 3), LevelCount(8, 1)), LINK),
+        f'{{"client":"a","counts":[{{"length":7,"ones":3}},{{"length":8,"ones":1}}],"kind":"answer",{LEDGER},'
         f'"question":"{"1" * 64}","round":1,"run":"r","study":"{STUDY}"}}',
     ),
 ]
@@ -270,15 +270,15 @@ def test_a_signed_message_with_a_field_more_or_less_or_wrong_is_refused(message:
         ("notice", ("reason",), (None, 1, "tab\there")),
         ("hello", ("client",), ("", "a.b", "*", "a b", "é", "a" * 41, None)),
         ("hello", ("instance",), ("1" * 31, "1" * 33, "G" * 32, None)),
-        ("hello", ("ledger",), (None, 1, {"sequence": 1})),
-        ("hello", ("ledger", "sequence"), (-1, 1.0, 1 << 54, None)),
+        ("hello", ("ledger",), (None, 1, {"sequence": 1}, [3], [3, "AAAA"])),
+        ("hello", ("ledger", 0), (-1, 1.0, 1 << 54, None)),
         ("welcome", ("round",), (-1, 0.0, None)),
         ("welcome", ("records",), (-1, 1 << 54, None)),
         ("welcome", ("refusal",), (None, 0)),
         ("answer", ("round",), (0, 10**30)),
         ("answer", ("client",), ("a.b", "a" * 41)),
         ("answer", ("counts", 0, "ones"), (-1, 1 << 54, 10**30, 3.0, "3", None)),
-        ("answer", ("counts", 0, "level"), (0, 1, -0.5, None)),
+        ("answer", ("counts", 0, "length"), (0, -1, 0.5, 1 << 54, None)),
         ("answer", ("question",), (None, "", "0" * 63, "AB" * 32, 0)),
         ("answer", ("ledger",), (None,)),
     ],
@@ -309,20 +309,20 @@ INJECTED = [
 
 @pytest.mark.parametrize("text", INJECTED)
 def test_a_refused_message_writes_nothing_of_its_own_into_the_reason(text: str) -> None:
-    link = {"sequence": 3, "hash": "ab" * 16}
+    link = [3, "A" * 22 + "=="]
     hello = {"kind": "hello", "study": STUDY, "client": "a", "instance": "1" * 32, "ledger": link, "restored": None}
     notice = {"kind": "notice", "study": STUDY, "run": "r", "state": text, "reason": ""}
     ask = {"kind": "ask", "study": STUDY, "run": "r", "round": 1}
     step = {"level": 0.5, "query": 1.0, "length": 1, "step": {text: 1.0}}
-    bodies = [{**hello, text: 1}, {**hello, "kind": text}, {**hello, "ledger": {**link, text: 1}}, notice]
+    bodies = [{**hello, text: 1}, {**hello, "kind": text}, {**hello, "ledger": [*link, text]}, notice]
     bodies += [{**hello, "client": text}, {**ask, "asks": [step]}]
     for body in bodies:
         with pytest.raises(ProtocolError) as caught:
             read_signed(json.dumps(body))
         assert str(caught.value).isprintable()
         assert not any(word in str(caught.value) for word in ("well", "finished", "x`"))
-    with pytest.raises(ProtocolError, match=r"^ledger\.sequence: expected `int` >= 0\. It is signed by the right key"):
-        read_signed(json.dumps({**hello, "ledger": {**link, "sequence": -1}}))
+    with pytest.raises(ProtocolError, match=r"^ledger\[0\]: expected `int` >= 0\. It is signed by the right key"):
+        read_signed(json.dumps({**hello, "ledger": [-1, link[1]]}))
 
 
 def test_nothing_is_done_with_a_message_that_is_too_large() -> None:
@@ -381,9 +381,9 @@ def test_a_message_that_breaks_a_rule_is_not_signed() -> None:
 
 def test_an_ask_gives_each_client_its_own_question_and_strangers_none() -> None:
     one, two = Question("r", 1, 0.5, 10.0, 5, 0.2), Question("r", 1, 0.5, 10.0, 7, 0.1)
-    message = AskMessage.of(STUDY, {"a": (one,), "b": (two,)})
+    message = RoundQuestions.of(STUDY, {"a": (one,), "b": (two,)})
     assert message.questions("a") == (one,)
     assert message.questions("b") == (two,)
     assert message.questions("c") == ()
     with pytest.raises(ProtocolError, match="another run, round or query"):
-        AskMessage.of(STUDY, {"a": (one,), "b": (Question("r", 1, 0.5, 11.0, 5, 0.2),)})
+        RoundQuestions.of(STUDY, {"a": (one,), "b": (Question("r", 1, 0.5, 11.0, 5, 0.2),)})

@@ -34,7 +34,6 @@ from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Answer, Position, Question
 from privatile.errors import PrivatileError
-from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.coordinator.journal import Journal
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
@@ -42,11 +41,11 @@ from privatile.federation.site.limits import read_limits
 from privatile.federation.study import load_study, study_toml
 from privatile.federation.wire import (
     LARGEST_ASK,
-    AnswerMessage,
-    AskMessage,
     Hello,
-    Link,
     Notice,
+    RoundAnswers,
+    RoundQuestions,
+    Signed,
     Welcome,
     read_message,
 )
@@ -122,12 +121,12 @@ class Samples:
             for place, name in enumerate(names):
                 asked = [one.questions[place] for one in rounds]
                 ones = tuple(one.length // 2 for one in asked)
-                message = AnswerMessage.of(
+                message = RoundAnswers.of(
                     study.digest, [Answer(q, name, n, Position(number)) for q, n in zip(asked, ones, strict=True)]
                 )
-                signature = message.pack(keys[name]).rpartition(b"\n")[2]
-                answers[name] = Accepted(ones, message.ledger, keys[name].public.signer, signature)
-            counts = [[answers[name].ones[place] for name in names] for place in range(len(rounds))]
+                signature = message.pack(keys[name]).rpartition(b"\n")[2].decode()
+                answers[name] = Signed(message, keys[name].public.signer, signature)
+            counts = [[answers[name].body.ones[place] for name in names] for place in range(len(rounds))]
             run.coordinator.accept(counts, run.journal.evidence_rows(number, answers))
         run.coordinator.finish()
         run.journal.note("finished", "all rounds are done")
@@ -161,13 +160,13 @@ class Samples:
         return shuffle(source, ledger, person_key=PersonKey(b"p" * 32) if person else None)["all"]
 
     def _messages(self) -> dict[str, Any]:
-        digest, run, link = "0" * 64, "a run", Link(3, "0" * 32)
+        digest, run, link = "0" * 64, "a run", Position(3, b"0" * 16)
         asked = {"north": (Question(run, 3, 0.5, 10.0, 5),), "south": (Question(run, 3, 0.5, 10.0, 7),)}
         answer = Answer(asked["north"][0], "north", 2, Position(3))
         hello = Hello(digest, "north", "1" * 32, link, None, "2" * 32, None)
         return {
-            "ask": AskMessage.of(digest, asked),
-            "answer": AnswerMessage.of(digest, [answer]),
+            "ask": RoundQuestions.of(digest, asked),
+            "answer": RoundAnswers.of(digest, [answer]),
             "hello": hello,
             "welcome": Welcome(digest, "north", "1" * 32, link, 3, 15, "", "2" * 32, "3" * 32),
             "notice": Notice(digest, run, "paused", "too many are silent"),
@@ -184,9 +183,9 @@ class Samples:
 
         def read(payload: bytes) -> object:
             found = read_message(payload, self.key.public.signer, LARGEST_ASK)
-            if isinstance(found, AskMessage):
+            if isinstance(found, RoundQuestions):
                 return found.questions("north")
-            return found.counts if isinstance(found, AnswerMessage) else found
+            return found.counts if isinstance(found, RoundAnswers) else found
 
         return damaged, read
 
@@ -222,7 +221,7 @@ class Samples:
         with RunStore.open(path, read_only=True) as store:
             journal = Journal(store)
             list(journal.events())
-            journal.links(), journal.heard(), store.client_totals()
+            journal.links(), journal.heard()
             Coordinator(store).results()
         return verify_record(json.loads(self.record), path).to_text()
 

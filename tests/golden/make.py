@@ -29,10 +29,9 @@ from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
 from privatile.core.messages import Answer, Position
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.federation.coordinator.intake import Accepted
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
-from privatile.federation.wire import AnswerMessage, AskMessage
+from privatile.federation.wire import RoundAnswers, RoundQuestions, Signed
 from privatile.paper.tables import compare, paper_experiment
 from privatile.simulation.default_design import displayed_intervals
 from privatile.simulation.experiment import Protocol
@@ -177,25 +176,26 @@ def released(folder: Path) -> dict[str, object]:
     messages = []
     while (rounds := run.coordinator.rounds()) is not None:
         number = rounds[0].questions[0].round
-        answers: dict[str, Accepted] = {}
+        answers: dict[str, Signed[RoundAnswers]] = {}
         for k, (name, terms) in enumerate(clients.items()):
             if (name, number) == ("north", 7):
                 continue  # one round without an answer of this client
             asked = [one.questions[k] for one in rounds]
             yes = [0.5 + terms.mechanism.truth_rate * (0.5 - NormalDist(50, 10).cdf(one.query)) for one in asked]
             ones = [int(rng.binomial(one.length, share)) for one, share in zip(asked, yes, strict=True)]
-            message = AnswerMessage.of(
+            message = RoundAnswers.of(
                 study.digest,
                 [Answer(one, name, count, Position(number)) for one, count in zip(asked, ones, strict=True)],
             )
-            signature = message.pack(keys[name]).rpartition(b"\n")[2]
-            answers[name] = Accepted(tuple(ones), message.ledger, keys[name].public.signer, signature)
+            signature = message.pack(keys[name]).rpartition(b"\n")[2].decode()
+            answers[name] = Signed(message, keys[name].public.signer, signature)
             messages.append(message.text().decode())
         if number == 1:
             questions = {name: tuple(one.questions[k] for one in rounds) for k, name in enumerate(clients)}
-            messages.append(AskMessage.of(study.digest, questions).text().decode())
+            messages.append(RoundQuestions.of(study.digest, questions).text().decode())
         counts = [
-            [answers[name].ones[place] if name in answers else None for name in clients] for place in range(len(rounds))
+            [answers[name].body.ones[place] if name in answers else None for name in clients]
+            for place in range(len(rounds))
         ]
         run.coordinator.accept(counts, run.journal.evidence_rows(number, answers))
     run.coordinator.finish()

@@ -224,8 +224,8 @@ def test_after_a_restore_nobody_of_any_study_is_asked_again(tmp_path: Path) -> N
 
 def test_a_restore_that_marks_one_study_only_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def one_only(ledger: Ledger) -> None:
-        with ledger.transaction(), ledger.seal.changing("datasets", "id = 1", ()):
-            ledger.execute("UPDATE datasets SET lost = 1 WHERE id = 1")
+        with ledger.transaction():
+            ledger.update("datasets", "lost = 1", (), "id = 1", ())
         ledger.mark.put(ledger.position)
 
     monkeypatch.setattr(model, "mark_restored", one_only)

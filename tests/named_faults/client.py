@@ -337,12 +337,8 @@ def a_kill_sets_the_cursor_back(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
         def start(folder: Any, rounds: int, kind: str) -> Any:
             if (folder / "ledger.db").exists():
-                with (
-                    Ledger.open(folder / "ledger.db") as ledger,
-                    ledger.transaction(),
-                    ledger.seal.changing("datasets", "1", ()),
-                ):
-                    if ledger.execute("UPDATE datasets SET cursor = 0 WHERE cursor > 0").rowcount:
+                with Ledger.open(folder / "ledger.db") as ledger, ledger.transaction():
+                    if ledger.update("datasets", "cursor = 0", (), "cursor > 0", ()):
                         hit()
             return original(folder, rounds, kind)
 
@@ -398,8 +394,7 @@ def a_release_gives_back_what_was_asked(seams: Seams) -> None:
     def make(original: Function, hit: Hit) -> Function:
         def release(ledger: Any, run: str, client: str) -> None:
             original(ledger, run, client)
-            with ledger.seal.changing("datasets", "client = ?", (client,)):
-                ledger.execute("UPDATE datasets SET cursor = 0 WHERE client = ?", (client,))
+            ledger.update("datasets", "cursor = 0", (), "client = ?", (client,))
             hit()
 
         return release
@@ -413,13 +408,12 @@ def a_release_forgets_that_a_later_run_has_answered(seams: Seams) -> None:
 
     def make(original: Function, hit: Hit) -> Function:
         def release(ledger: Any, run: str, client: str) -> None:
-            original(ledger, run, client)
             own = ledger.execute(
-                "SELECT dataset, next FROM runs WHERE run = ? AND client = ? AND next IS NOT NULL", (run, client)
+                "SELECT dataset, next FROM runs WHERE run = ? AND client = ? AND reserved > next", (run, client)
             ).fetchone()
+            original(ledger, run, client)
             if own is not None:
-                with ledger.seal.changing("datasets", "id = ?", own[:1]):
-                    ledger.execute("UPDATE datasets SET cursor = min(cursor, ?) WHERE id = ?", own[::-1])
+                ledger.update("datasets", "cursor = min(cursor, ?)", own[1:], "id = ?", own[:1])
                 hit()
 
         return release
@@ -913,14 +907,14 @@ def people_stay_reserved_over_a_restore(seams: Seams) -> None:
 
     def make(original: Function, hit: Hit) -> Function:
         def mark_restored(ledger: Any, *arguments: Any) -> Any:
-            with ledger.transaction(), ledger.seal.changing("datasets", "1", ()):
+            with ledger.transaction():
                 rows = ledger.execute("SELECT id, person FROM datasets WHERE person IS NOT NULL").fetchall()
-                ledger.execute("UPDATE datasets SET person = NULL")
+                ledger.update("datasets", "person = NULL", (), "1", ())
             told = original(ledger, *arguments)
-            with ledger.transaction(), ledger.seal.changing("datasets", "1", ()):
+            with ledger.transaction():
                 for dataset, person in rows:
                     hit()
-                    ledger.execute("UPDATE datasets SET person = ? WHERE id = ?", (person, dataset))
+                    ledger.update("datasets", "person = ?", (person,), "id = ?", (dataset,))
             return told
 
         return mark_restored

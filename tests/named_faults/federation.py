@@ -10,7 +10,7 @@ import msgspec
 
 from privatile.errors import Equivocation, InputError, NotSigned, ProtocolError, StoreError
 from privatile.federation.coordinator.intake import Verdict
-from privatile.federation.wire import AnswerMessage, Hello, question_digest, read_message
+from privatile.federation.wire import Hello, RoundAnswers, question_digest, read_message
 from privatile.records import Checks
 from tests.named_faults import Seams, fault
 
@@ -106,7 +106,7 @@ def another_question_of_an_open_round_gets_an_answer(seams: Seams) -> None:
 # -- which answers count
 
 
-def _offer_changed(seams: Seams, outcome: str, reason: str, change: Callable[[AnswerMessage, Any], Any]) -> None:
+def _offer_changed(seams: Seams, outcome: str, reason: str, change: Callable[[RoundAnswers, Any], Any]) -> None:
     """Let an answer that the intake judges so be judged again after a change."""
 
     def make(original: Function, hit: Hit) -> Function:
@@ -129,7 +129,7 @@ def _offer_changed(seams: Seams, outcome: str, reason: str, change: Callable[[An
 
 @fault("tests/federation/test_answer_intake.py::test_what_does_not_count")
 def a_late_answer_is_counted(seams: Seams) -> None:
-    def change(message: AnswerMessage, asked: Any) -> Any:
+    def change(message: RoundAnswers, asked: Any) -> Any:
         digest = question_digest(message.study, asked)
         return msgspec.structs.replace(message, round=asked[0].round, question=digest)
 
@@ -138,7 +138,7 @@ def a_late_answer_is_counted(seams: Seams) -> None:
 
 @fault("tests/federation/test_binding.py::test_an_answer_to_another_question_does_not_count")
 def an_answer_to_another_question_is_counted(seams: Seams) -> None:
-    def change(message: AnswerMessage, asked: Any) -> Any:
+    def change(message: RoundAnswers, asked: Any) -> Any:
         return msgspec.structs.replace(message, question=question_digest(message.study, asked))
 
     _offer_changed(seams, "rejected", "another question", change)

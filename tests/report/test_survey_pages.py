@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from privatile.report.survey_pages import LANGUAGES, SurveyPages, words_of
+from privatile.report.survey_pages import SurveyPages, words_of
+from privatile.survey.page import LANGUAGES
 from tests.survey.fake_server import FakeSurvey
 
 HOSTILE = "</title><script>alert(1)</script>"

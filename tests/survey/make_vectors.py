@@ -1,13 +1,15 @@
-"""Write src/privatile/survey/vectors.json: what a device answers, and how it reads a typed number.
+"""Write what surveys in other languages than Python share with it: constants, and vectors that they are held against.
 
     python -m tests.survey.make_vectors
 
-The answers come from the mechanism in Python, one coin at a time; programs in other languages are held against them.
+src/privatile/survey/vectors.json says what a device answers, and how it reads a typed number. Its answers come from the
+mechanism in Python, one coin at a time. In the page's scripts and in openapi.json the constants are written anew.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ import numpy as np
 
 from privatile.core.kinds import WEAK_EPSILON
 from privatile.core.mechanism import COINS, RandomizedResponse
+from privatile.survey.gateway import MAX_BODY, REFUSALS
+from privatile.survey.page import LANGUAGES
+from privatile.survey.study import CODE, UNSTATED
 
 PATH = Path(__file__).parents[2] / "src" / "privatile" / "survey" / "vectors.json"
 
@@ -102,5 +107,40 @@ def text() -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
+WEAKEST = RandomizedResponse.from_epsilon(WEAK_EPSILON).threshold
+GENERATED = {
+    "mechanism.js": [
+        (r"const WEAKEST = \d+n; // epsilon [\d.]+:", f"const WEAKEST = {WEAKEST}n; // epsilon {WEAK_EPSILON:g}:"),
+    ],
+    "answer.js": [
+        (r"const LANGUAGES = .*;", f"const LANGUAGES = {json.dumps(list(LANGUAGES))};"),
+        (r'const UNSTATED = ".*";', f"const UNSTATED = {json.dumps(UNSTATED)};"),
+        (r"const CODE = .*;", f"const CODE = /^{CODE.pattern}$/;"),
+    ],
+    "openapi.json": [
+        (r'(?<="pattern": )"\S+(?=",\n +"description": "128 random bits)', f'"^{CODE.pattern}$'),
+        (r"the body is longer than \d+ bytes", f"the body is longer than {MAX_BODY} bytes"),
+        (r"N > \d+ \(ε = [\d.]+\)", f"N > {WEAKEST} (ε = {WEAK_EPSILON:g})"),
+        (r'(?<="maximum": )\d+(?=\n +\},\n +"asked_by")', f"{WEAK_EPSILON:g}"),
+        (
+            r'(?<="enum": \[)[^\]]*"unknown"[^\]]*(?=\])',
+            ",".join(f"\n{14 * ' '}{json.dumps(reason)}" for reason in REFUSALS) + f"\n{12 * ' '}",
+        ),
+    ],
+}
+"""Files of the page, with what stands in them and what should."""
+
+
+def generated(name: str) -> str:
+    """The text of a file of the page, its constants those of Python."""
+    text = (PATH.parent / "page" / name).read_text(encoding="utf-8")
+    for pattern, constant in GENERATED[name]:
+        text, found = re.subn(pattern, lambda _, constant=constant: constant, text)  # type: ignore[misc]
+        assert found, f"{name} lacks {pattern}"
+    return text
+
+
 if __name__ == "__main__":
     PATH.write_text(text(), encoding="utf-8")
+    for name in GENERATED:
+        (PATH.parent / "page" / name).write_text(generated(name), encoding="utf-8")

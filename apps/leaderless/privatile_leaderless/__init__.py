@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from privatile.federation.setup.folder import Directory
     from privatile.federation.study import FederationStudy
     from privatile.records.verification import Checks
+    from privatile.run.state import Tone
     from privatile.run.tables import FolderFacts
 
 __all__ = ["extension"]
@@ -74,11 +75,20 @@ TABLES = (
 """What a peer keeps in the run's file besides (`peer_file`)."""
 
 
+EVENTS: "dict[str, Tone]" = {
+    **dict.fromkeys(("ended", "log back", "begun", "vote", "key"), "good"),
+    **dict.fromkeys(("closed without", "unsigned", "restored file"), "note"),
+    **dict.fromkeys(("log lost", "refused", "other history", "two answers", "astray", "behind"), "worry"),
+}
+"""What happens in a run of peers besides what happens in every federation (`privatile.run.state.EVENTS`)."""
+
+
 class _Leaderless:
     """What privatile asks of this extension (`privatile.core.extensions.Extension`)."""
 
     tables: tuple[str, ...] = TABLES
     lasting: Mapping[str, str] = {"log lost": "log back"}
+    events: "Mapping[str, Tone]" = EVENTS
     sign_of_life = ("last entry in the log", "last entry")
     joins = "privatile peer run"
     remarks: Mapping[str, str] = {"tolerate": "  # organizations that may lie; there is no coordinator"}

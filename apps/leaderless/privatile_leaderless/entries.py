@@ -19,22 +19,21 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from privatile.core.messages import LARGEST_REAL
+from privatile.core.messages import LARGEST_REAL, Position
 from privatile.core.text import canonical_json, text_digest
 from privatile.estimator.plan import Ask
 from privatile.federation.wire import (
     LARGEST_ASK,
     MOST_LEVELS,
-    AnswerMessage,
+    Body,
     ClientName,
     Count,
     Digest,
     Fields,
     Finite,
-    Link,
     Positive,
+    RoundAnswers,
     RunName,
-    Signed,
     read_signed,
 )
 from privatile.records.keys import PublicKeys
@@ -81,7 +80,7 @@ class LevelAsk(Fields, frozen=True):
 Asks = Annotated[tuple[LevelAsk, ...], Meta(max_length=MOST_LEVELS)]
 
 
-class Entry(Signed, frozen=True):
+class Entry(Body, frozen=True):
     """What every entry but an answer has: the study's digest, its run, and who writes."""
 
     run: RunName
@@ -96,13 +95,13 @@ class Proposal(Entry, frozen=True, tag="proposal"):
     asks: Asks
 
 
-class PeerAnswer(AnswerMessage, frozen=True, tag="peer answer"):
+class PeerAnswer(RoundAnswers, frozen=True, tag="peer answer"):
     """An answer that also signs the chain value of everything before its round."""
 
     chain: Digest
 
     @classmethod
-    def after(cls, chain: str, answer: AnswerMessage) -> "PeerAnswer":
+    def after(cls, chain: str, answer: RoundAnswers) -> "PeerAnswer":
         """An answer to the round that follows the history with this chain value."""
         return cls(
             answer.study,
@@ -173,8 +172,8 @@ class Restored(Entry, frozen=True, tag="restored"):
 
     round: Positive
     chain: Digest
-    lost: Link
-    link: Link
+    lost: Position
+    link: Position
 
 
 class Final(Entry, frozen=True, tag="final"):

@@ -26,7 +26,7 @@ from privatile.records.keys import KeyPair, read_key, same_fingerprint
 from privatile.run.certificates import issue_broker, make_authority
 from privatile.run.files import read_json, replace_file, write_json
 from privatile.run.run_file import RunStore
-from privatile.run.state import is_aborted, is_finished
+from privatile.run.state import is_aborted
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
 from privatile_leaderless.cluster import cluster_text
 from privatile_leaderless.roster import (
@@ -164,7 +164,7 @@ class PeerFolder(Directory):
 
     def status_facts(self, store: RunStore | None) -> tuple[dict[str, Any], list[str]]:
         """What a status says besides, as plain values and as lines; `store` is None before the run has begun."""
-        over = store is None or is_aborted(store) or is_finished(store)
+        over = store is None or is_aborted(store) or store.finished is not None
         undecided = () if store is None or over else read_undecided(store)
         needed = quorums.signing(self.study())
         votes = [{**one._asdict(), "voters": list(one.voters), "needed": needed} for one in undecided]

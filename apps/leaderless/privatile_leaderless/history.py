@@ -9,13 +9,14 @@ import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from privatile.core.messages import Position
 from privatile.core.text import canonical_json
 from privatile.errors import ProtocolError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
-from privatile.federation.coordinator.intake import Accepted, AnswerIntake, LateLink
+from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import Link
+from privatile.federation.wire import RoundAnswers, Signed
 from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Coordinator
 from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
@@ -65,7 +66,7 @@ class RoundRecord(NamedTuple):
     chain: str
     """The value after it."""
     stored: tuple[StoredRound, ...]
-    accepted: Mapping[str, Accepted]
+    accepted: Mapping[str, Signed[RoundAnswers]]
     new_keys: tuple[NewKey, ...]
     """Keys that a quorum has replaced in it, in order."""
 
@@ -74,7 +75,7 @@ class _Mark(NamedTuple):
     """The state right after a closed round."""
 
     tally: Tally
-    links: dict[str, Link]
+    links: dict[str, Position]
     restored: dict[str, int]
     quarantined: dict[str, Quarantine]
     tracks: list[tuple[RoundState, Ask | None, Reason | None]]
@@ -102,7 +103,7 @@ class History:
         self.chains = [self._first]
         self.coordinator = Coordinator(RunStore.create(":memory:", self.study.run, self.study.spec))
         self.tally = Tally.of(quorums.signing(self.study), self._keys)
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, Position] = {}
         """The last link of each peer's ledger, by counted answers."""
         self.restored: dict[str, int] = {}
         """The round in which a peer's ledger was last restored."""
@@ -220,7 +221,7 @@ class History:
         record = RoundRecord(closed, chain, stored, accepted, new_keys)
         self.records.append(record)
         self.chains.append(record.chain)
-        self.links.update((name, one.ledger) for name, one in accepted.items())
+        self.links.update((name, one.body.ledger) for name, one in accepted.items())
         self._replaced += ((number, change) for change in new_keys)
         self.notes, self._note_bytes, self._new_keys = [], 0, []
         # A peer about which a quorum has decided in this very round is looked at again after the next one.

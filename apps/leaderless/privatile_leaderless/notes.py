@@ -11,7 +11,7 @@ from privatile.core.text import counted
 from privatile.federation.coordinator.journal import Journal, PendingNotes
 from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, Progress, facts
 from privatile.federation.study import FederationStudy
-from privatile.run.state import Alarm, all_kinds, silent_rounds
+from privatile.run.state import Alarm, all_kinds, event_tone, log_level, silent_rounds
 from privatile_leaderless import extension
 from privatile_leaderless.happenings import Happening
 from privatile_leaderless.peer_file import EVIDENCE_ONLY
@@ -54,24 +54,6 @@ QUIET = frozenset(
     }
 )
 """What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`."""
-
-GOOD_NEWS = frozenset(
-    {
-        "ended",
-        "finished",
-        "resumed",
-        "broker back",
-        "log back",
-        "started",
-        "stopped",
-        "readmitted",
-        "begun",
-        "vote",
-        "key",
-    }
-)
-"""Events that nobody has to act on."""
-
 
 WORDS = {
     "ended": "the last round is closed; now all sign the end",
@@ -256,5 +238,4 @@ class PeerNotes:
 
 
 def _log(kind: str, number: int | None, client: str | None, text: str) -> None:
-    level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
-    log.log(level, kind, extra=facts(reason=text, client=client, round=number))
+    log.log(log_level(event_tone(kind, extension)), kind, extra=facts(reason=text, client=client, round=number))

@@ -9,7 +9,7 @@ quarantine forbids it, the run pauses. It is *committed* when q peers have signe
 from collections.abc import Iterator
 
 from privatile.errors import ProtocolError
-from privatile.federation.wire import AskMessage, question_digest
+from privatile.federation.wire import RoundQuestions, question_digest
 from privatile.run.rounds import Phase
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
@@ -109,7 +109,7 @@ class Rounds(Following):
             return
         now = self._now
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
-        now.asked = AskMessage.of(self.study.digest, self._history.coordinator.questions())
+        now.asked = RoundQuestions.of(self.study.digest, self._history.coordinator.questions())
         yield self._happening("proposed", sender)
         for client in now.answers:  # those that came before their question
             yield from self._count_again(client)

@@ -23,7 +23,7 @@ from privatile.records.keys import PublicKeys, same_fingerprint
 from privatile.run.certificates import ends_soon, issue_broker, read_certificate
 from privatile.run.locks import lock_folder
 from privatile.run.run_file import RunStore
-from privatile.run.state import is_aborted, is_finished
+from privatile.run.state import is_aborted
 from privatile.run.tables import running_process
 from privatile_leaderless import quorums
 from privatile_leaderless.entries import Decision
@@ -180,7 +180,7 @@ def check_goes_on(folder: PeerFolder) -> None:
     """Refuse a vote about a run that is over."""
     if folder.store_file.exists():
         with RunStore.open(folder.store_file, read_only=True) as store:
-            over = "finished" if is_finished(store) else "aborted" if is_aborted(store) else ""
+            over = "finished" if store.finished is not None else "aborted" if is_aborted(store) else ""
         if over:
             raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
 

@@ -4,10 +4,11 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from privatile.core.messages import Position
 from privatile.federation.coordinator.core import present
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import AnswerMessage, AskMessage, Link
+from privatile.federation.wire import RoundAnswers, RoundQuestions
 from privatile.records.keys import PublicKeys
 from privatile.run.coordinator import Track
 from privatile.run.rounds import OpenRound, Phase, RoundRule, advance
@@ -40,7 +41,7 @@ class Gathered:
 
     asks: tuple[LevelAsk, ...] = ()
     intake: AnswerIntake | None = None
-    asked: AskMessage | None = None
+    asked: RoundQuestions | None = None
     question: str = ""
     votes: dict[str, bytes] = field(default_factory=dict)
     """Who has voted to close the round, and how, in the log's order."""
@@ -130,7 +131,7 @@ class Standing:
         return self._now.asks
 
     @property
-    def asked(self) -> AskMessage | None:
+    def asked(self) -> RoundQuestions | None:
         """The accepted question as a site answers it."""
         return self._now.asked
 
@@ -233,7 +234,7 @@ class Standing:
         asked = self._history.coordinator.asked[client]
         return asked + sum(question.length for question in open_round)
 
-    def link(self, client: str) -> Link | None:
+    def link(self, client: str) -> Position | None:
         """The last link of a peer's ledger, by its counted answers."""
         return self._history.links.get(client)
 
@@ -283,7 +284,7 @@ class Standing:
             self.study.digest, self.study.run, sender, self.closed + 1, self.chain, self._history.own_asks()
         )
 
-    def answer(self, message: AnswerMessage) -> PeerAnswer:
+    def answer(self, message: RoundAnswers) -> PeerAnswer:
         """An answer to the open round."""
         return PeerAnswer.after(self.chain, message)
 
@@ -301,7 +302,7 @@ class Standing:
         """A vote for a decision."""
         return Vote(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, decision)
 
-    def restored(self, sender: str, lost: Link, link: Link) -> Restored:
+    def restored(self, sender: str, lost: Position, link: Position) -> Restored:
         """That a ledger was put back from a backup."""
         return Restored(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, lost, link)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.errors import ProtocolError, StoreError
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import AnswerMessage, Link
+from privatile.federation.wire import RoundAnswers
 from privatile.run.coordinator import stored_questions
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless.chain import closed_chain, first_chain
@@ -69,6 +69,6 @@ def _payload(
         ones = stored.ones[place]
         if ones is None:
             raise ProtocolError(f"round {stored.round} has a signature of {client}, and no count.")
-        answers.append(Answer(asked[place], client, ones, Link(sequence, head).position))
-    message = AnswerMessage.of(study.digest, answers)
+        answers.append(Answer(asked[place], client, ones, Position(sequence, bytes.fromhex(head))))
+    message = RoundAnswers.of(study.digest, answers)
     return f"{PeerAnswer.after(chain, message).text().decode()}\n{signature}"

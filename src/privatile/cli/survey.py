@@ -74,9 +74,7 @@ def survey() -> None:
 )
 @click.option("--confidence-level", type=float, default=0.95, show_default=True)
 @click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")
-@click.option(
-    "--round-answers", type=int, default=0, help="Answers per round; 25, later a fiftieth of all so far, unless given."
-)
+@click.option("--round-answers", type=int, default=0, help="Answers per round; few at first, later more, unless given.")
 @click.option("--round-seconds", type=float, default=0.0, help="A round also ends after this time.")
 @click.option(
     "--grace", type=float, default=5.0, show_default=True, help="Seconds a round waits for answers under way."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from privatile.client.ledger.account import Account, SpendingRules
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import ShuffledColumn
-from privatile.client.order.spill import Words
+from privatile.client.order.tags import Words
 from privatile.client.randomizer import Coins, Counter, Randomizer
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
@@ -109,11 +109,11 @@ class Responder:
             wanted = records - state.asked
             if wanted <= 0:
                 return
-            if state.reserved is not None and state.reserved > state.cursor:
+            if state.reserved:
                 account.check_limit(state.cursor, state.reserved)
                 return
             # Behind everything that is answered or reserved.
-            window = account.window(state._replace(cursor=state.end, reserved=None))
+            window = account.window(state._replace(cursor=state.end, reserved=0))
             stop, _, _ = self._take(window, wanted)
             account.check_limit(window[0], stop)
             account.reserve(window[0], stop)

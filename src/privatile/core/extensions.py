@@ -10,7 +10,7 @@ import importlib.util
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 from privatile.errors import MissingExtra
 
@@ -72,6 +72,8 @@ class Extension(Protocol):
     """Statements that create the tables of its run files."""
     lasting: Mapping[str, str]
     """Alarms that begin with an event of their name, each with the event that ends it."""
+    events: Mapping[str, Literal["good", "note", "worry", "plain"]]
+    """What happens in its runs, and how it is shown."""
     sign_of_life: tuple[str, str]
     """What the time beside a client is, in words and in two."""
     joins: str

@@ -9,7 +9,9 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from msgspec import Meta
 
 from privatile.core.decoding import json_value
 from privatile.core.text import canonical_json, short
@@ -57,7 +59,8 @@ class _Message:
             right_kind = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
             if not right_kind or not holds(value):
                 raise ProtocolError(f"{field} must be {rule}; got {short(value)}.")
-            object.__setattr__(self, field, kind(value))
+            # A negative zero is zero: what is stored, sent and signed has one form of it.
+            object.__setattr__(self, field, float(value) + 0.0 if kind is float else kind(value))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values."""
@@ -121,8 +124,16 @@ class Position(NamedTuple):
     the head covers everything before it all the same.
     """
 
-    sequence: int = 0
-    head: bytes = bytes(HEAD_BYTES)
+    sequence: Annotated[int, Meta(ge=0, le=LARGEST_LENGTH)] = 0
+    head: Annotated[bytes, Meta(min_length=HEAD_BYTES, max_length=HEAD_BYTES)] = bytes(HEAD_BYTES)
+
+    def adds_only(self, entries: int, before: "Position") -> bool:
+        """Whether the ledger has nothing but these entries since `before`: no coin was drawn for anything else.
+
+        >>> Position(7).adds_only(2, Position(5)), Position(8).adds_only(2, Position(5))
+        (True, False)
+        """
+        return self.sequence == before.sequence + entries
 
 
 START = Position()

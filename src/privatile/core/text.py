@@ -187,7 +187,7 @@ REMOVED = {
     "survey status": "Use `privatile status FOLDER`.",
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
     "federation add --weight": "Use --client-weight.",
-    "federation derive --weight": "Use --client-weights.",
+    "federation derive": "Use `privatile federation init NEW --from OLD --without NAME`.",
     "federation init --client": "Use --add-client.",
     "federation init --weight": "Use --client-weights.",
     "peer enroll --client": "Use --as-client.",

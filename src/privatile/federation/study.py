@@ -15,7 +15,7 @@ Open studies: records arrive over weeks, and nobody knows how many. What is fixe
     design = "open"
 
     [arrivals]
-    round_answers = 0       # answers after which a round closes; 0: 25, later a fiftieth of all so far
+    round_answers = 0       # answers after which a round closes; 0: as many as `round_length` says
     end_date = ""           # the run ends at this date, …
     end_answers = 0         # … after so many answers, …
     end_width = 0.0         # … or when the interval is so narrow; all empty: by command
@@ -59,6 +59,7 @@ from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
+from privatile.run.rounds import ROUND_LENGTH
 
 if TYPE_CHECKING:
     pass
@@ -144,7 +145,7 @@ class Arrivals:
 
 
 REMARKS = {
-    "round_answers": "  # answers after which a round closes; 0: 25, later a fiftieth of all so far",
+    "round_answers": f"  # answers after which a round closes; 0: {ROUND_LENGTH}",
     "end_date": "  # the run ends at this date, …",
     "end_answers": "  # … after so many answers, …",
     "end_width": "  # … or when the interval is so narrow, in units; all empty: by command",

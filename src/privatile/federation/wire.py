@@ -22,7 +22,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -87,7 +87,7 @@ OTHER_PROGRAM = "It is signed by the right key, so its sender runs another versi
 State = Literal["stopped", "paused", "finished", "aborted"]
 """Why there is nothing to answer."""
 
-_Kind = TypeVar("_Kind", bound="Signed")
+_Kind = TypeVar("_Kind", bound="Body")
 
 Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Hex32 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -107,38 +107,13 @@ class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fields of the wire: none may be missing, none may be unknown, and every number is bounded."""
 
 
-class Link(Fields, frozen=True):
-    """Where a ledger stands: the number of its last entry and that entry's hash."""
-
-    sequence: Count
-    hash: _Hex32
-
-    @classmethod
-    def of(cls, position: Position) -> "Link":
-        """A position of the ledger, as it is sent."""
-        return cls(position.sequence, position.head.hex())
-
-    @property
-    def position(self) -> Position:
-        """The same, as the ledger has it."""
-        return Position(self.sequence, bytes.fromhex(self.hash))
-
-    def adds_only(self, entries: int, before: "Link") -> bool:
-        """Whether the ledger has nothing but these entries since `before`: no coin was drawn for anything else.
-
-        >>> Link(7, "1" * 32).adds_only(2, Link(5, "0" * 32)), Link(8, "1" * 32).adds_only(2, Link(5, "0" * 32))
-        (True, False)
-        """
-        return self.sequence == before.sequence + entries
-
-
 def _canonical(body: object) -> bytes:
     """One line of JSON, keys sorted, no blanks: the same content is always the same bytes."""
     # Not msgspec's encoder: signatures hold for these bytes, with Python's form of a real and \u escapes.
     return canonical_json(body).encode()
 
 
-class Signed(Fields, frozen=True, tag_field="kind"):
+class Body(Fields, frozen=True, tag_field="kind"):
     """A body that is signed whole: every kind of message, and the entries of an extension's log."""
 
     study: Digest
@@ -159,6 +134,16 @@ class Signed(Fields, frozen=True, tag_field="kind"):
         return body + b"\n" + base64.b64encode(key.sign(body))
 
 
+class Signed(NamedTuple, Generic[_Kind]):
+    """A body with its signature, as a receiver has checked it."""
+
+    body: _Kind
+    signer: str
+    """The key that was valid when it came in: it may be replaced or revoked later."""
+    signature: str
+    """Its base64 text."""
+
+
 class LevelQuestion(Fields, frozen=True):
     """One level of a round's questions. A field holds one value for all clients, or a value per client."""
 
@@ -174,12 +159,12 @@ def _shared(values: dict[str, Any]) -> Any:
     return first if all(value == first for value in values.values()) else values
 
 
-class AskMessage(Signed, frozen=True, tag="ask"):
+class RoundQuestions(Body, frozen=True, tag="ask"):
     """A round's questions, for all clients at once.
 
     >>> key = KeyPair.generate()
     >>> one, two = Question("r", 1, 0.5, 10.0, 5), Question("r", 1, 0.5, 10.0, 7)
-    >>> sent = AskMessage.of("0" * 64, {"north": (one,), "south": (two,)})
+    >>> sent = RoundQuestions.of("0" * 64, {"north": (one,), "south": (two,)})
     >>> message = read_message(sent.pack(key), key.public.signer, LARGEST_ASK)
     >>> message == sent, message.questions("south") == (two,), message.questions("west")
     (True, True, ())
@@ -190,7 +175,7 @@ class AskMessage(Signed, frozen=True, tag="ask"):
     asks: Annotated[tuple[LevelQuestion, ...], _PerLevel]
 
     @classmethod
-    def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> "AskMessage":
+    def of(cls, study: str, questions: Mapping[str, Sequence[Question]]) -> "RoundQuestions":
         """From one tuple of questions per client; all share run, round and, level by level, the query."""
         first = next(iter(questions.values()))
         asks = []
@@ -218,7 +203,7 @@ class AskMessage(Signed, frozen=True, tag="ask"):
         return tuple(found)
 
 
-class Notice(Signed, frozen=True, tag="notice"):
+class Notice(Body, frozen=True, tag="notice"):
     """Nothing to answer now, and why."""
 
     run: RunName
@@ -226,7 +211,7 @@ class Notice(Signed, frozen=True, tag="notice"):
     reason: ShortText
 
 
-class Hello(Signed, frozen=True, tag="hello"):
+class Hello(Body, frozen=True, tag="hello"):
     """A client is there. `instance` is drawn at its start: two live holders of one key show different ones.
 
     `restored` is the link that the site knows its ledger to have lost, after it has marked the records behind it as
@@ -236,13 +221,13 @@ class Hello(Signed, frozen=True, tag="hello"):
 
     client: ClientName
     instance: _Hex32
-    ledger: Link
-    restored: Link | None
+    ledger: Position
+    restored: Position | None
     nonce: _Hex32
     echo: _Hex32 | None
 
 
-class Welcome(Signed, frozen=True, tag="welcome"):
+class Welcome(Body, frozen=True, tag="welcome"):
     """The coordinator's reply to one hello: the last link it has seen, the last round it has asked, and how many of
     the client's records all rounds up to that one asked for.
 
@@ -252,7 +237,7 @@ class Welcome(Signed, frozen=True, tag="welcome"):
 
     client: ClientName
     instance: _Hex32
-    ledger: Link | None
+    ledger: Position | None
     round: Count
     records: Count
     refusal: ShortText
@@ -261,14 +246,10 @@ class Welcome(Signed, frozen=True, tag="welcome"):
 
 
 class LevelCount(Fields, frozen=True):
-    """How many of the records asked about one level reported yes.
+    """Of the records that took part, how many reported yes; per level, in the order in which they were asked."""
 
-    `length`, of an open study and of no other, is how many records took part: at most as many as were asked.
-    """
-
-    level: _Level
+    length: Positive
     ones: Count
-    length: Positive | msgspec.UnsetType = msgspec.UNSET
 
 
 def question_digest(study: str, questions: Sequence[Question]) -> str:
@@ -292,7 +273,7 @@ def question_digest(study: str, questions: Sequence[Question]) -> str:
     return hashlib.sha256(_canonical(body)).hexdigest()
 
 
-class AnswerMessage(Signed, frozen=True, tag="answer"):
+class RoundAnswers(Body, frozen=True, tag="answer"):
     """One client's counts of one round, one per level, and the link of the ledger entry behind them.
 
     `question` is the digest of what the client was asked, as it received it (`question_digest`): the signature holds
@@ -305,52 +286,44 @@ class AnswerMessage(Signed, frozen=True, tag="answer"):
     client: ClientName
     question: Digest
     counts: Annotated[tuple[LevelCount, ...], _PerLevel]
-    ledger: Link
+    ledger: Position
+
+    @property
+    def ones(self) -> tuple[int, ...]:
+        """The counts, one per level."""
+        return tuple(count.ones for count in self.counts)
 
     @classmethod
-    def of(cls, study: str, answers: Sequence[Answer], *, open_ended: bool = False) -> "AnswerMessage":
-        """From one answer per level, all to one round; in an open study with the numbers of records that took part."""
+    def of(cls, study: str, answers: Sequence[Answer]) -> "RoundAnswers":
+        """From one answer per level, all to one round."""
         if len({(answer.question.run, answer.question.round, answer.client) for answer in answers}) != 1:
             raise ProtocolError("the counts of one answer belong to one run, round and client.")
         questions = [answer.question for answer in answers]
-        counts = tuple(
-            LevelCount(one.question.level, one.ones, one.question.length if open_ended else msgspec.UNSET)
-            for one in answers
-        )
+        counts = tuple(LevelCount(one.question.length, one.ones) for one in answers)
         first, last = answers[0], max((answer.position for answer in answers), key=lambda one: one.sequence)
         digest = question_digest(study, questions)
-        return cls(study, first.question.run, first.question.round, first.client, digest, counts, Link.of(last))
+        return cls(study, first.question.run, first.question.round, first.client, digest, counts, last)
 
     def answers_to(self, asked: Sequence[Question], *, open_ended: bool) -> tuple[Answer, ...]:
         """The answers to these questions or, in an open study, to them asked of as many records as took part.
 
-        Refused where it answers another question, where the counts are not one per level or larger than a cohort, or
-        where they say how many took part in a study that has agreed on it.
+        Refused where it answers another question, or where a count is larger than its cohort.
         """
         if len(self.counts) != len(asked):
             raise ProtocolError(f"one count per level, {len(asked)}, was asked; got {len(self.counts)}.")
         answers = []
         for count, question in zip(self.counts, asked, strict=True):
-            if isinstance(count.length, int) != open_ended:
-                raise ProtocolError("an answer of an open study, and of no other, says how many records took part.")
-            if isinstance(count.length, int):
-                if count.length > question.length:
-                    raise ProtocolError(f"at most {question.length} records may take part; got {count.length}.")
-                question = question.of(count.length)
-            for field, of, got in (
-                ("run", question.run, self.run),
-                ("round", question.round, self.round),
-                ("level", question.level, count.level),
-            ):
-                if of != got:
-                    raise ProtocolError(f"the answer's {field} must be that of the question, {of!r}; got {got!r}.")
-            answers.append(Answer(question, self.client, count.ones, self.ledger.position).check(question))
+            if count.length > question.length or (count.length < question.length and not open_ended):
+                limit = "at most " if open_ended else ""
+                raise ProtocolError(f"{limit}{question.length} records may take part; got {count.length}.")
+            own = question.of(count.length)
+            answers.append(Answer(own, self.client, count.ones, self.ledger).check(own))
         if self.question != question_digest(self.study, [answer.question for answer in answers]):
             raise ProtocolError("the answer is to another question than this round's.")
         return tuple(answers)
 
 
-Message = AskMessage | Notice | Hello | Welcome | AnswerMessage
+Message = RoundQuestions | Notice | Hello | Welcome | RoundAnswers
 _DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 

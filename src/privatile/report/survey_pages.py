@@ -1,16 +1,14 @@
-"""The pages of a web survey, its words in each language, and the series over weeks.
+"""The pages of a web survey, from the facts that its gateway gives as JSON, and the series over weeks.
 
-A survey's gateway (`survey`, beside this package) knows no templates: the command hands it a `SurveyPages`. What a fact
-is and when it is computed is decided there (`survey/service.py`); here it gets words. They lie in `survey_messages/`,
-one file for each language. What a result itself says, its caveats, is in English.
+Numbers and days are as people write them in each language; the words lie in `survey/words/`. What a result itself says,
+its caveats, is in English. A survey's gateway knows no templates: the command hands it a `SurveyPages`. What a fact is
+and when it is computed is decided there (`survey/service.py`); here it gets words.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from privatile.core.text import percent_text
@@ -18,9 +16,9 @@ from privatile.inference.series import FALSE_ALARMS
 from privatile.report.pages import render, static
 from privatile.result.shown import NAMED_LEVELS, outward, significant
 from privatile.result.weeks import is_series
-
-LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
-"""Those with a file, by their own names; any other is shown in English."""
+from privatile.survey import page
+from privatile.survey.page import LANGUAGES
+from privatile.survey.study import UNSTATED
 
 
 class Words:
@@ -66,9 +64,7 @@ class Words:
 @cache
 def words_of(language: str) -> Words:
     """The words of a language; English for one that has no file."""
-    known = language if language in LANGUAGES else "en"
-    text = (resources.files("privatile.report") / "survey_messages" / f"{known}.json").read_text(encoding="utf-8")
-    return Words(known, json.loads(text))
+    return Words(language if language in LANGUAGES else "en", page.words_of(language))
 
 
 def shown_weeks(series: Sequence[Mapping[str, Any]], limits: tuple[float, float], words: Words) -> list[dict[str, Any]]:
@@ -146,7 +142,7 @@ def _about(facts: Mapping[str, Any], words: Words) -> list[str]:
         said.append(words(f"ended_{facts['ended']}"))
     elif facts.get("ends"):
         said.append(words("ends", day=words.day(facts["ends"])))
-    if facts.get("asked_by") not in (None, "not stated"):
+    if facts.get("asked_by") not in (None, UNSTATED):
         said.append(words("asked_by", asker=facts["asked_by"]))
     return said
 

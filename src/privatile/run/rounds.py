@@ -19,8 +19,11 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from privatile.core.mechanism import IMPOSSIBLE
-from privatile.estimator.open_ended import Reason, round_length
+from privatile.estimator.open_ended import SHARE, SHORTEST, Reason, round_length
 from privatile.run.coordinator import Track
+
+ROUND_LENGTH = f"{SHORTEST}, later 1/{SHARE} of all so far"
+"""`round_length` in words."""
 
 Ending = Reason | Literal[""]
 """Why a run ends, as its file says it; empty: it goes on."""

@@ -1,24 +1,13 @@
 """What state a run is in and what is wrong with it now, read from its file.
 
-One rule for `/health`, `status`, `check`, metrics and dashboard. A run is `finished`, `aborted`, `stopped`,
-`paused`, `no news` (no process is known, and no round came for a while) or `running`. What can be wrong:
-
-    quarantined   a client's answers do not count until the organizer decides
-    two holders   two processes used one client's key at the same time; both have stopped
-    paused        the run waits for people or for missing answers
-    no broker     the run's process has no connection with the broker
-    stopped       no process continues the run
-    silent        a client has missed the last round, or has not answered for as long as the study's deadline; in an
-                  open study, where perhaps nobody came: it has given no sign of life for a minute
-    waiting       a client was never heard of, and a round waits for it
-
-A run that is over has none of them. An extension may add some, which begin and end by events (`all_kinds`).
+One rule for `/health`, `status`, `check`, metrics and dashboard. `STATES` says what there is, `EVENTS` what happens.
 """
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from privatile.core.decoding import json_value
 from privatile.core.extensions import Extension, of_file
@@ -28,11 +17,50 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.run.locks import run_lives
 from privatile.run.run_file import RunStore, Statement
 
-KINDS = ("quarantined", "two holders", "paused", "no broker", "stopped", "silent", "waiting")
-"""The worst first."""
+Tone = Literal["good", "note", "worry", "plain"]
+"""How something is shown: as good news, as something to know or to act on, or as a matter of course."""
 
-CLIENT_KINDS = ("quarantined", "two holders", "silent", "waiting")
-"""Those of one client, the worst first."""
+
+class StateKind(NamedTuple):
+    """A state of a run, an alarm of one that goes on, or a state of one client."""
+
+    tone: Tone
+    about: str
+    is_alarm: bool = False
+    of_client: bool = False
+    ends: str = ""
+    """Of an alarm that begins with an event of its name: the event that ends it."""
+
+
+STATES = {
+    "unreadable": StateKind("worry", "the run's file cannot be read"),
+    "quarantined": StateKind("worry", "its answers do not count until the organizer decides", True, True),
+    "two holders": StateKind("worry", "two processes used its key at the same time; both have stopped", True, True),
+    "paused": StateKind("worry", "the run waits for people or for missing answers", True, ends="resumed"),
+    "no broker": StateKind("worry", "the run's process has no connection with the broker", True, ends="broker back"),
+    "stopped": StateKind("note", "no process continues the run", True, ends="started"),
+    # Missed the last round, or no answer for as long as the study's deadline; in an open study, where perhaps nobody
+    # came: no sign of life for a minute.
+    "silent": StateKind("worry", "it has missed the last round, or gives no sign of life", True, True),
+    "aborted": StateKind("worry", "the run was ended for good; what was answered stays spent"),
+    "no news": StateKind("note", "no round for a while; it cannot be known here whether a process continues the run"),
+    "waiting": StateKind("note", "it was never heard of, and a round waits for it", True, True),
+    "running": StateKind("plain", "the run goes on"),
+    "finished": StateKind("good", "the run is over: this is its result"),
+    "alive": StateKind("good", "it answers", of_client=True),
+}
+"""The worst first. A run that is over has no alarm. An extension may add some (`all_kinds`)."""
+
+KINDS = tuple(name for name, kind in STATES.items() if kind.is_alarm)
+CLIENT_KINDS = tuple(name for name, kind in STATES.items() if kind.of_client)
+
+EVENTS: dict[str, Tone] = {
+    **dict.fromkeys(("started", "resumed", "broker back", "finished", "readmitted"), "good"),
+    **dict.fromkeys(("stopped",), "plain"),
+    **dict.fromkeys(("rejected", "ahead", "question", "restored", "version", "rotated"), "note"),
+    **dict.fromkeys(("paused", "no broker", "broker", "quarantined", "two holders", "revoked", "aborted"), "worry"),
+}
+"""What happens in a federation with a coordinator. An extension adds its own (`event_tone`)."""
 
 OVER = ("finished", "aborted")
 """States in which nobody is asked any more."""
@@ -51,9 +79,6 @@ SETTLING = 2.0
 
 SIGN_OF_LIFE = ("heard", "last heard")
 """What the time in `heard` is, in a word and in two."""
-
-_LASTING = {"paused": "resumed", "no broker": "broker back", "stopped": "started"}
-"""Alarms that begin with an event of their name, each with the event that ends it."""
 
 
 class Alarm(NamedTuple):
@@ -88,10 +113,14 @@ class Event(NamedTuple):
 
 
 class Badge(NamedTuple):
-    """A run's state in a word and in a few."""
+    """A run's state in a word and in a few, and how it is shown."""
 
     kind: str
     text: str
+
+    def facts(self) -> dict[str, str]:
+        """As the dashboard has it."""
+        return {**self._asdict(), "tone": state_tone(self.kind)}
 
 
 class RunState(NamedTuple):
@@ -156,19 +185,9 @@ def silent_rounds(levels: Sequence[LevelState]) -> dict[str, int]:
     return {client.name: used - 1 for client, used in missed if used > 1}
 
 
-def is_finished(store: RunStore) -> bool:
-    """Whether the run is over, by what its file says now: another process may have ended it."""
-    return store.finished is not None
-
-
 def is_aborted(store: RunStore) -> bool:
     """Whether the run was ended for good."""
     return bool(store.query("SELECT 1 FROM events WHERE kind = 'aborted' LIMIT 1"))
-
-
-def is_stopped(store: RunStore) -> bool:
-    """Whether the coordinator said that it stops, and none has said since that it continues."""
-    return is_lasting(store, "stopped")
 
 
 def is_lasting(store: RunStore, kind: str) -> bool:
@@ -182,6 +201,26 @@ def all_kinds(extension: Extension | None) -> tuple[str, ...]:
     return (*KINDS[:place], *(extension.lasting if extension else ()), *KINDS[place:])
 
 
+def state_tone(kind: str) -> Tone:
+    """How a state or an alarm is shown; an extension's alarms are worries.
+
+    >>> state_tone("finished"), state_tone("log lost")
+    ('good', 'worry')
+    """
+    return STATES[kind].tone if kind in STATES else "worry"
+
+
+def event_tone(kind: str, extension: Extension | None = None) -> Tone:
+    """How an event is shown."""
+    found: Tone = EVENTS.get(kind) or (extension.events if extension else {}).get(kind, "note")
+    return found
+
+
+def log_level(tone: Tone) -> int:
+    """The level of an event in a log: nobody has to act on good news."""
+    return logging.INFO if tone in ("good", "plain") else logging.WARNING
+
+
 def sign_of_life(store: RunStore) -> tuple[str, str]:
     """What the time in `heard` is, in words and in two."""
     extension = of_file(store.query)
@@ -190,7 +229,7 @@ def sign_of_life(store: RunStore) -> tuple[str, str]:
 
 def run_state(store: RunStore, alarms: Sequence[Alarm], *, alive: bool | None = True, now: float | None = None) -> str:
     """A run's state in a word; `alarms` and `alive` as in `read_alarms`."""
-    if is_finished(store):
+    if store.finished is not None:
         return "finished"
     if is_aborted(store):
         return "aborted"
@@ -235,7 +274,7 @@ def read_alarms(
     continues the run (None: not known).
     """
     now = time.time() if now is None else now
-    if is_finished(store) or is_aborted(store):
+    if store.finished is not None or is_aborted(store):
         return []
     extension, heard = of_file(store.query), dict(store.query("SELECT client, at FROM heard"))
     found = [
@@ -277,7 +316,8 @@ def _from_events(store: RunStore, extension: Extension | None) -> list[Alarm]:
 
 
 def _endings(extension: Extension | None) -> dict[str, str]:
-    return _LASTING if extension is None else {**_LASTING, **extension.lasting}
+    own = {name: kind.ends for name, kind in STATES.items() if kind.ends}
+    return own if extension is None else {**own, **extension.lasting}
 
 
 def _condition(store: RunStore, begin: str, end: str) -> Alarm | None:

@@ -9,7 +9,7 @@ from typing import Any
 from privatile.core.text import counted, duration, event_line, printable
 from privatile.result.result import QuantileResult
 from privatile.run.run_file import RunStore
-from privatile.run.state import Alarm, Event, RunState, last_events, read_state, sign_of_life
+from privatile.run.state import STATES, Alarm, Event, RunState, last_events, read_state, sign_of_life
 from privatile.run.tables import folder_facts, running_process
 from privatile.run.view import RunView
 
@@ -78,11 +78,13 @@ class RunStatus:
         """A few lines for people."""
         now = time.time()
         process = f", process {self.process}" if self.process else f", no {self.holder} running" if self.holder else ""
+        known = STATES.get(self.state)
+        why = f": {known.about}" if known and known.tone in ("note", "worry") and not self.alarms else ""
         last = "" if self.last_round is None or self.is_over else f", the last {duration(now - self.last_round)} ago"
         lines = [
             f"run          {printable(self.run)}"
             + (f", as {printable(self.organization)} sees it" if self.organization else ""),
-            f"state        {self.state}{process}",
+            f"state        {self.state}{process}{why}",
             f"{'levels' if len(self.levels) > 1 else 'level ':<13}{', '.join(f'{level:g}' for level in self.levels)}",
             f"rounds       {self.done:,}"
             + (f" of {self.planned:,}" if self.planned else ", as many as it takes")

@@ -72,8 +72,9 @@ class AnswerFile:
         self._file = connection
 
     @classmethod
-    def open(cls, path: str | Path) -> Self:
-        """Open the file of a device, or make it."""
+    @contextmanager
+    def open(cls, path: str | Path) -> Iterator[Self]:
+        """The file of a device, made where there is none; closed at the end."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             # Resolved: ":memory:" would be a device without a memory.
@@ -85,40 +86,25 @@ class AnswerFile:
                 f"{path}: the file of answers cannot be used ({error}). Without it nothing is answered: a device that "
                 "cannot remember its answer might give a second one. Give a path that can be written."
             ) from None
-        return cls(connection)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        with contextlib.closing(connection):
+            yield cls(connection)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Until the end nobody else writes; then everything is on the disk, or nothing where an error came."""
         self._file.execute("BEGIN IMMEDIATE")
-        try:
+        with self._file:
             yield
-        except BaseException:
-            self._file.execute("ROLLBACK")
-            raise
-        self._file.execute("COMMIT")
 
     def find(self, survey: str, code: str) -> StoredAnswer | None:
         """The answer that was drawn for this survey or with this code."""
-        return self._first("survey = ? OR code = ?", survey, code)
-
-    def of_address(self, address: str) -> StoredAnswer | None:
-        """Some answer that was drawn for a survey at this address."""
-        return self._first("address = ?", address)
-
-    def _first(self, condition: str, *values: str) -> StoredAnswer | None:
-        row = self._file.execute(f"SELECT {FIELDS} FROM answers WHERE {condition}", values).fetchone()
+        found = f"SELECT {FIELDS} FROM answers WHERE survey = ? OR code = ?"
+        row = self._file.execute(found, (survey, code)).fetchone()
         return None if row is None else StoredAnswer._make(row)._replace(answer=bool(row[6]))
+
+    def has_answered_at(self, address: str) -> bool:
+        """Whether some answer was drawn for a survey at this address."""
+        return self._file.execute("SELECT 1 FROM answers WHERE address = ?", (address,)).fetchone() is not None
 
     def add(self, answer: StoredAnswer) -> None:
         """Store a new answer; there can be one per survey and per code only."""
@@ -147,7 +133,7 @@ ROUNDING = 1 << 20
 BETWEEN = 1e-6
 """Steps by which a multiple of a step may be off: doubles round, 0.1 is none of theirs."""
 
-LARGEST_REPLY = 1 << 16
+MAX_REPLY = 1 << 16
 REQUEST_SECONDS = 20.0
 FIRST_CONTACT = 5.0
 """Seconds to wait for somebody who listens, where this device has fetched no question with the code yet."""
@@ -275,7 +261,7 @@ class SurveyClient:
         return stored
 
     def _check_other(self, file: AnswerFile, confirmed: bool) -> None:
-        if not confirmed and file.of_address(self._address):
+        if not confirmed and file.has_answered_at(self._address):
             raise AlreadyAnswered(
                 "this device has answered another survey at this address, and it may be the same one by another name. "
                 "If the person has not answered this one, say so with confirmed=True."
@@ -309,7 +295,7 @@ class SurveyClient:
                 with self._opener.open(request, timeout=REQUEST_SECONDS) as reply:
                     text, until = b"", max(deadline, time.monotonic() + REQUEST_SECONDS)
                     # Byte by byte a server could hold this device for ever.
-                    while time.monotonic() < until and (piece := reply.read1(LARGEST_REPLY - len(text))):
+                    while time.monotonic() < until and (piece := reply.read1(MAX_REPLY - len(text))):
                         text += piece
                 with contextlib.suppress(ValueError, RecursionError):
                     content = json_value(text)

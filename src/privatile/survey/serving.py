@@ -95,7 +95,7 @@ async def _close_alone(folder: SurveyFolder) -> None:
         await service.stop()
 
 
-SHOWN_STRATA = 20
+MAX_STRATA_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -121,39 +121,36 @@ class SurveyStatus:
     def to_text(self) -> str:
         """A few lines for people."""
         facts, now = self.facts, self.facts["open_round"]
+        goes_on = facts["state"] != "closed"
         running = f", process {self.process}" if self.process else ", no gateway running"
-        lines = [
-            f"survey       {facts['title']}",
-            f"state        {facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else ""),
-            f"answers      {facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, "
-            f"{facts['late']:,} late",
+        rows = [
+            ("survey", facts["title"]),
+            ("state", f"{facts['state']}{running}" + (f", ended by {facts['ended']}" if facts["ended"] else "")),
+            (
+                "answers",
+                f"{facts['answers']:,} counted in {counted(facts['rounds'], 'closed round')}, {facts['late']:,} late",
+            ),
         ]
-        if facts["state"] != "closed":
-            lines.append(
-                f"open round   {now['number']:,}, {now['state']} for {duration(self.since)}: {now['answers']:,} of "
-                f"{now['planned']:,} planned answers"
-            )
+        if goes_on:
+            planned = f"{now['answers']:,} of {now['planned']:,} planned answers"
+            rows.append(("open round", f"{now['number']:,}, {now['state']} for {duration(self.since)}: {planned}"))
         if facts["restored"]:
-            lines.append(
-                f"restored     {counted(facts['restored'], 'time')} from a backup: later answers are lost, and "
-                "everybody since then was warned"
-            )
-        lines += [f"ALARM        {text}" for text in facts["alarms"]]
+            times = counted(facts["restored"], "time")
+            rows.append(("restored", f"{times} from a backup: later answers are lost, and everybody since was warned"))
+        rows += [("ALARM", text) for text in facts["alarms"]]
         if facts["sentence"]:
-            lines.append(f"{'so far' if facts['state'] != 'closed' else 'result':<12} {facts['sentence']}")
-        elif facts["state"] != "closed":
+            rows.append(("so far" if goes_on else "result", facts["sentence"]))
+        elif goes_on:
             least, most = facts["first_interval_after"], facts["most_answers"]
             few = f"; this survey can have {most:,} at most" if most < least else ""
-            lines.append(f"so far       no interval yet: it takes at least about {least:,} answers{few}")
-        lines += [f"note         {text}" for text in facts["caveats"]]
-        for one in facts["strata"][:SHOWN_STRATA]:
-            lines.append(
-                f"stratum      {one['name']}, weight {one['weight']:.4g}: {one['spent']:,} of {one['codes']:,} codes "
-                f"spent, {one['handed']:,} with a question and no answer"
-            )
-        if len(facts["strata"]) > SHOWN_STRATA:
-            lines.append(f"stratum      and {len(facts['strata']) - SHOWN_STRATA:,} more")
-        return "\n".join(lines)
+            rows.append(("so far", f"no interval yet: it takes at least about {least:,} answers{few}"))
+        rows += [("note", text) for text in facts["caveats"]]
+        for one in facts["strata"][:MAX_STRATA_SHOWN]:
+            codes = f"{one['spent']:,} of {one['codes']:,} codes spent, {one['handed']:,} with a question and no answer"
+            rows.append(("stratum", f"{one['name']}, weight {one['weight']:.4g}: {codes}"))
+        if len(facts["strata"]) > MAX_STRATA_SHOWN:
+            rows.append(("stratum", f"and {len(facts['strata']) - MAX_STRATA_SHOWN:,} more"))
+        return "\n".join(f"{name:<12} {text}" for name, text in rows)
 
 
 def read_status(folder: SurveyFolder) -> SurveyStatus:
@@ -177,7 +174,7 @@ def read_status(folder: SurveyFolder) -> SurveyStatus:
 TRIAL_DAYS = 30
 """How long a certificate that the gateway makes itself is valid: it is for trying things on this machine."""
 
-MOST_CONNECTIONS = 65_536
+MAX_CONNECTIONS = 65_536
 
 TLS_TIMES = {"ssl_handshake_timeout": 10.0, "ssl_shutdown_timeout": 10.0}
 """Seconds within which a visitor must begin and end TLS; by itself an event loop waits 60 and 30."""
@@ -348,7 +345,7 @@ def _allow_connections() -> None:
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        most = MOST_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, MOST_CONNECTIONS)
+        most = MAX_CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, MAX_CONNECTIONS)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 

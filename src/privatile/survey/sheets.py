@@ -12,36 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from privatile.errors import InputError, require
+from privatile.survey.page import words_of
 from privatile.survey.study import UNSTATED, SurveyStudy, link
 
 COLUMNS, ROWS = 2, 4
 WIDTH, HEIGHT = 105.0, 74.25
 """Millimetres of a card."""
 
-WORDS = {
-    "en": (
-        "Asked by: {asker}",
-        "Scan the code with your own device. It works once.",
-        "Your number stays on your device. It sends one yes or no, and says the opposite of the truth {lies} times in "
-        "100.",
-        "The page’s hash (SHA-256):",
-    ),
-    "de": (
-        "Es fragt: {asker}",
-        "Scannen Sie den Code mit Ihrem eigenen Gerät. Er gilt einmal.",
-        "Ihre Zahl bleibt auf Ihrem Gerät. Es sendet ein Ja oder Nein und sagt {lies} von 100 Malen das Gegenteil der "
-        "Wahrheit.",
-        "Prüfsumme der Seite (SHA-256):",
-    ),
-    "fr": (
-        "Enquête de : {asker}",
-        "Scannez le code avec votre propre appareil. Il sert une fois.",
-        "Votre nombre reste sur votre appareil. Il envoie un oui ou un non et dit le contraire de la vérité {lies} "
-        "fois sur 100.",
-        "Empreinte de la page (SHA-256) :",
-    ),
-}
-"""What a card says in each language: who asks, how to use it, what is sent, and the line above the hash."""
+WORDS = ("card_asker", "card_use", "card_sent", "card_hash")
+"""What a card says: who asks, how to use it, what is sent, and the line above the hash."""
 
 STYLE = """@page { size: A4; margin: 0 } body { margin: 0 } svg.page { display: block; width: 210mm; height: 297mm;
 break-after: page } @media print { h1 { display: none } } @media screen { body { font-family: system-ui, sans-serif;
@@ -73,7 +52,7 @@ def sheet(study: SurveyStudy, cards: Iterable[tuple[str, str]], language: str = 
     In the first language of the study unless another is given. Needs segno (the extra `survey`).
     """
     language = language or study.languages[0]
-    words = WORDS.get(language, WORDS["en"])
+    words = [words_of(language)[key] for key in WORDS]
     drawn = [_card(study, code, stratum, words) for code, stratum in cards]
     if not drawn:
         raise InputError("a sheet needs at least one code; got none.")

@@ -29,6 +29,7 @@ from privatile.core.text import Hashed, client_name, short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
 from privatile.estimator.open_ended import SHORTEST, answers_before_interval, seconds_of
+from privatile.run.rounds import ROUND_LENGTH
 from privatile.run.web import is_loopback
 
 CODE = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
@@ -80,9 +81,9 @@ HASH = re.compile(r"[0-9a-f]{64}")
 UNSTATED = "not stated"
 """What `asked_by` says where nobody has said who asks."""
 
-MOST_CODES = 10_000_000
-MOST_STRATA = 1_000
-LONGEST_TEXT = 500
+MAX_CODES = 10_000_000
+MAX_STRATA = 1_000
+MAX_TEXT = 500
 """Characters of a text that the page shows."""
 
 FORMULA = re.compile(r"""(?:^|[,;|])[\s"]*[=+\-@]""")
@@ -92,8 +93,8 @@ NO_FORMULA = (
     "that opens links.csv would take it for a formula."
 )
 
-LONGEST_ROUND = 366 * 86_400.0
-LONGEST_GRACE = 3_600.0
+MAX_ROUND_SECONDS = 366 * 86_400.0
+MAX_GRACE = 3_600.0
 
 
 @dataclass(frozen=True)
@@ -241,14 +242,21 @@ def _has_formula(text: str) -> bool:
     return FORMULA.search(unicodedata.normalize("NFKC", text)) is not None
 
 
+def _check_date(text: str) -> None:
+    try:
+        seconds_of(text)
+    except (ValueError, OverflowError):
+        raise InputError(f"must be a date such as 2027-01-31, or 2027-01-31T18:00Z; got {text!r:.40}.") from None
+
+
 def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
     """Every rule that a study breaks, each with the place of the setting."""
     if not IDENTITY.fullmatch(study.survey):
         yield ("survey",), "must be 12 digits of 0-9 and a-f, as `privatile survey init` makes them."
     for name in ("title", "value", "unit", "asked_by"):
         text = getattr(study, name)
-        if not text.isprintable() or len(text) > LONGEST_TEXT or not (text.strip() or name == "unit"):
-            yield (name,), f"must be one line of 1 to {LONGEST_TEXT} printable characters."
+        if not text.isprintable() or len(text) > MAX_TEXT or not (text.strip() or name == "unit"):
+            yield (name,), f"must be one line of 1 to {MAX_TEXT} printable characters."
     for name in ("title", "address"):
         if _has_formula(getattr(study, name)):
             yield (name,), NO_FORMULA
@@ -269,31 +277,23 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
     for place, check in (
         ("confidence_level", lambda: checked("confidence_level", CONFIDENCE, study.confidence_level)),
         ("value_kind", lambda: declaration(study.value_kind)),
+        ("address", lambda: survey_address(study.address) if study.address else None),
+        ("end_date", lambda: _check_date(study.end_date) if study.end_date else None),
     ):
         try:
             check()
         except InputError as error:
             yield (place,), str(error)
     for name, least, most in (
-        ("round_answers", 0, MOST_CODES),
-        ("end_answers", 0, MOST_CODES),
-        ("round_seconds", 0.0, LONGEST_ROUND),
-        ("grace", 0.0, LONGEST_GRACE),
+        ("round_answers", 0, MAX_CODES),
+        ("end_answers", 0, MAX_CODES),
+        ("round_seconds", 0.0, MAX_ROUND_SECONDS),
+        ("grace", 0.0, MAX_GRACE),
         ("end_width", 0.0, math.inf),
     ):
         number = getattr(study, name)
         if not (math.isfinite(number) and least <= number <= most):
             yield (name,), f"must lie in {least:g} to {most:,g}; got {short(number)}."
-    if study.end_date:
-        try:
-            seconds_of(study.end_date)
-        except (ValueError, OverflowError):
-            yield ("end_date",), f"must be a date such as 2027-01-31, or 2027-01-31T18:00Z; got {study.end_date!r:.40}."
-    if study.address:
-        try:
-            survey_address(study.address)
-        except InputError as error:
-            yield ("address",), str(error)
     if not study.languages or len(set(study.languages)) < len(study.languages):
         yield ("languages",), "must name at least one language, each once."
     yield from (
@@ -307,20 +307,20 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
 
 
 def _broken_strata(strata: Mapping[str, Stratum]) -> Iterator[tuple[Place, str]]:
-    if not 1 <= len(strata) <= MOST_STRATA:
-        yield ("strata",), f"a survey has 1 to {MOST_STRATA:,} strata; this one has {len(strata):,}."
+    if not 1 <= len(strata) <= MAX_STRATA:
+        yield ("strata",), f"a survey has 1 to {MAX_STRATA:,} strata; this one has {len(strata):,}."
         return
     for name, stratum in strata.items():
         if name != client_name(name) or not name.isprintable() or not 1 <= len(name) <= 60:
             yield ("strata", name), "a stratum's name has 1 to 60 printable characters, none of them blank at its ends."
         if _has_formula(name):
             yield ("strata", name), NO_FORMULA
-        if not 1 <= stratum.codes <= MOST_CODES:
-            yield ("strata", name, "codes"), f"must lie in 1 to {MOST_CODES:,}; got {short(stratum.codes)}."
+        if not 1 <= stratum.codes <= MAX_CODES:
+            yield ("strata", name, "codes"), f"must lie in 1 to {MAX_CODES:,}; got {short(stratum.codes)}."
         if not (math.isfinite(stratum.weight) and stratum.weight >= 0.0):
             yield ("strata", name, "weight"), f"must be a share above 0; got {stratum.weight}."
-    if (codes := sum(one.codes for one in strata.values())) > MOST_CODES:
-        yield ("strata",), f"a survey has at most {MOST_CODES:,} codes; this one has {codes:,}."
+    if (codes := sum(one.codes for one in strata.values())) > MAX_CODES:
+        yield ("strata",), f"a survey has at most {MAX_CODES:,} codes; this one has {codes:,}."
     weights = [one.weight for one in strata.values()]
     if any(weights) and not all(weights):
         yield ("strata",), "give every stratum a weight, or none: without weights each counts by its codes."
@@ -335,7 +335,7 @@ REMARKS = {
     "level": "  # 0.5 is the median",
     "scale": "  # linear, log or logit between the ends of the range, or identity",
     "value_kind": "  # any; continuous; whole or step=NUMBER where every value is a multiple of it",
-    "round_answers": "  # answers after which a round ends (0: 25, later a fiftieth of all so far), …",
+    "round_answers": f"  # answers after which a round ends (0: {ROUND_LENGTH}), …",
     "round_seconds": "  # … or seconds, once somebody has answered; 0: only the number counts",
     "grace": "  # seconds that a round waits for answers that are under way",
     "end_date": "  # the survey ends at this date, …",

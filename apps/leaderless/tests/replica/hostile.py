@@ -267,7 +267,7 @@ class World:
                 accepted = record.accepted.get(one.name)
                 if accepted is not None:
                     _, counts, link = one.ledger.given[number]
-                    if (accepted.ones, accepted.ledger) != (counts, link):
+                    if (accepted.body.ones, accepted.body.ledger) != (counts, link):
                         raise Wrong(f"the count of {one.name} in round {number} is not that of its ledger")
         for one in self.honest:
             if one.name in replica.quarantined:

@@ -13,10 +13,10 @@ from typing import Any
 import nkeys  # type: ignore[import-untyped]
 import numpy as np
 
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.core.text import canonical_json
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage, Link
+from privatile.federation.wire import RoundAnswers
 from privatile.records.keys import KeyPair, PublicKeys
 from privatile.run.run_file import RunStore
 from privatile_leaderless.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
@@ -72,16 +72,16 @@ class Ledger:
     """Counts that were drawn, for ever: a question of a round is answered once."""
 
     client: str
-    given: dict[int, tuple[tuple[Question, ...], tuple[int, ...], Link]] = field(default_factory=dict)
+    given: dict[int, tuple[tuple[Question, ...], tuple[int, ...], Position]] = field(default_factory=dict)
     sequence: int = 0
 
-    def answer(self, questions: tuple[Question, ...]) -> tuple[tuple[int, ...], Link] | None:
+    def answer(self, questions: tuple[Question, ...]) -> tuple[tuple[int, ...], Position] | None:
         number = questions[0].round
         if number not in self.given:
             if any(later > number for later in self.given):
                 return None
             self.sequence += len(questions)
-            link = Link(self.sequence, hashlib.sha256(f"{self.client}{self.sequence}".encode()).hexdigest()[:32])
+            link = Position(self.sequence, hashlib.sha256(f"{self.client}{self.sequence}".encode()).digest()[:16])
             self.given[number] = (questions, tuple(drawn(self.client, one) for one in questions), link)
         asked, counts, link = self.given[number]
         return (counts, link) if asked == questions else None
@@ -165,9 +165,9 @@ class Peer:
         counts, link = given
         return self.signed(questions, counts, link)
 
-    def signed(self, questions: tuple[Question, ...], counts: Sequence[int], link: Link) -> bytes:
-        answers = [Answer(one, self.name, n, link.position) for one, n in zip(questions, counts, strict=True)]
-        return self.replica.answer(AnswerMessage.of(self.study.digest, answers)).pack(self.key)
+    def signed(self, questions: tuple[Question, ...], counts: Sequence[int], link: Position) -> bytes:
+        answers = [Answer(one, self.name, n, link) for one, n in zip(questions, counts, strict=True)]
+        return self.replica.answer(RoundAnswers.of(self.study.digest, answers)).pack(self.key)
 
 
 class StoredPeer(Peer):

@@ -126,7 +126,10 @@ class Losses:
         for record in self.peers[0].replica.committed_rounds():
             for peer in self.peers:
                 accepted = record.accepted.get(peer.name)
-                if accepted and (accepted.ones, accepted.ledger) != peer.ledger.given[record.closed.round][1:]:
+                if (
+                    accepted
+                    and (accepted.body.ones, accepted.body.ledger) != peer.ledger.given[record.closed.round][1:]
+                ):
                     raise Wrong(f"the count of {peer.name} is not that of its ledger")
         rounds = self.peers[0].replica.closed_rounds()
         self.counts["rounds that lack an answer"] += sum(None in one.answers for one in rounds)

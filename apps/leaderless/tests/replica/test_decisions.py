@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from privatile.federation.wire import Link
+from privatile.core.messages import Position
 from privatile.records.keys import KeyPair
 from privatile_leaderless.decisions import Tally
 from privatile_leaderless.entries import (
@@ -96,8 +96,8 @@ def test_a_restored_ledger_goes_on_from_its_new_link() -> None:
     peers, log = with_question()
     lost = peers[0].replica.link("peer2")
     assert lost is not None
-    back = Link(lost.sequence - 1, "0" * 32)
-    wrong = peers[2].replica.restored("peer2", Link(lost.sequence, "1" * 32), back).pack(peers[2].key)
+    back = Position(lost.sequence - 1, b"0" * 16)
+    wrong = peers[2].replica.restored("peer2", Position(lost.sequence, b"1" * 16), back).pack(peers[2].key)
     assert peers[0].see("peer2", wrong) == ()
     declared = ("peer2", peers[2].replica.restored("peer2", lost, back).pack(peers[2].key))
     log.append(declared)

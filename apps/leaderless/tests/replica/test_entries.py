@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from privatile.core.messages import Position
 from privatile.errors import ProtocolError
-from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision, Note, Relay, asks_digest, read_entry
 from replica.kit import Peer, answer_of, asked_after, key_of, make, new_replica, read
 from tests.federation.mutations import DROPPED, places, with_value
@@ -55,7 +55,7 @@ def every_entry() -> tuple[list[Peer], list[bytes]]:
     found += [replica.vote("peer1", decision).pack(key_of("peer1")) for decision in decisions]
     link = replica.link("peer1")
     assert link is not None
-    found.append(replica.restored("peer1", link, Link(1, "0" * 32)).pack(key_of("peer1")))
+    found.append(replica.restored("peer1", link, Position(1, b"0" * 16)).pack(key_of("peer1")))
     found.append(replica.final("peer1").pack(key_of("peer1")))
     checkpoint = msgspec.structs.replace(replica.checkpoint("peer1"), epoch=1, asks=replica.asks)
     stand = replica.stand("peer1", peers[1].slots, replica.asks)

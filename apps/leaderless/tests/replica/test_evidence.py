@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from privatile.core.messages import Position
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
-from privatile.federation.wire import Link
 from privatile_leaderless.entries import Decision, Final
 from privatile_leaderless.peer_file import MOST_EVIDENCE
 from replica.filed import ATTACKS, FiledPeer, events, evidence, filed
@@ -306,7 +306,7 @@ def test_many_lies_in_a_round_do_not_use_up_the_room_of_the_next(lies: int) -> N
     questions = liar.replica.asked.questions(liar.name)
     log.append(answer_of(liar))
     counts, link = liar.ledger.given[questions[0].round][1:]
-    others = [Link(link.sequence, f"{k:032x}") for k in range(lies)]
+    others = [Position(link.sequence, k.to_bytes(16, "big")) for k in range(lies)]
     log += [(liar.name, liar.signed(questions, counts, other)) for other in others]
     log += [answer_of(peer) for peer in peers[:4]]
     go_on_with(peers, log)

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from privatile.federation.wire import Link
+from privatile.core.messages import Position
 from privatile_leaderless.entries import Decision, Entry
 from replica.hostile import remembered
 from replica.kit import Logged, StoredPeer, key_of, make_study
@@ -58,7 +58,7 @@ class Clerk(StoredPeer):
                 found.append(replica.vote(self.name, Decision("key", client, None, now.signer, known[place + 1])))
         link = replica.link(self.name)
         if link is not None and chance.random() < 0.04 and self.name in replica.missing:
-            back = Link(link.sequence - 1, f"{chance.getrandbits(128):032x}")
+            back = Position(link.sequence - 1, (chance.getrandbits(128)).to_bytes(16, "big"))
             self.ledger.sequence = max(self.ledger.sequence, link.sequence)
             found.append(replica.restored(self.name, link, back))
         return [entry.pack(self.key) for entry in found]

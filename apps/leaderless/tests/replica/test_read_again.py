@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from privatile.federation.wire import Link
-from privatile_leaderless.entries import Decision
+from privatile.core.messages import Position
+from privatile_leaderless.entries import Decision, PeerAnswer
 from privatile_leaderless.unread import Unread
 from replica.kit import (
     Logged,
@@ -54,8 +54,8 @@ def test_a_restored_ledger_that_did_not_count_in_its_round_does_not_count_when_t
     liar.follow(log)
     answer = liar.answer()
     assert answer is not None
-    lost = msgspec.json.decode(answer.rpartition(b"\n")[0])["ledger"]
-    gone = liar.replica.restored(liar.name, Link(**lost), Link(90, "f" * 32)).pack(liar.key)
+    lost = msgspec.json.decode(answer.rpartition(b"\n")[0], type=PeerAnswer).ledger
+    gone = liar.replica.restored(liar.name, lost, Position(90, b"f" * 16)).pack(liar.key)
     log += [(liar.name, answer), (liar.name, gone)]
     for peer in peers[:3]:
         peer.follow(log)
@@ -125,7 +125,7 @@ def test_what_a_liar_writes_before_a_round_is_closed_counts_for_nobody_who_reads
     early = [
         msgspec.structs.replace(true, asks=(near,)),
         knows.replica.vote("peer3", Decision("readmit", "peer0", 7)),
-        knows.replica.restored("peer3", knows.replica.link("peer3") or Link(0, ""), Link(90, "f" * 32)),
+        knows.replica.restored("peer3", knows.replica.link("peer3") or Position(), Position(90, b"f" * 16)),
     ]
     log += [("peer3", entry.pack(liar.key)) for entry in early]
     place = len(log)

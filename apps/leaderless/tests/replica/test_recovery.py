@@ -40,7 +40,7 @@ def renew(peers: list[Peer], epoch: int = 1) -> list[Logged]:
 def ledgers_agree(peers: list[Peer]) -> bool:
     """Every count of every closed round is the one that its peer's ledger holds."""
     return all(
-        (record.accepted[peer.name].ones, record.accepted[peer.name].ledger) == peer.ledger.given[number][1:]
+        (record.accepted[peer.name].body.ones, record.accepted[peer.name].body.ledger) == peer.ledger.given[number][1:]
         for number, record in enumerate(peers[0].replica._history.records, 1)
         for peer in peers
         if peer.name in record.accepted

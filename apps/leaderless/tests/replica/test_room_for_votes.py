@@ -7,10 +7,9 @@ import base64
 import msgspec
 import pytest
 
-from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.messages import LARGEST_LENGTH, Position
 from privatile.core.text import canonical_json
 from privatile.errors import InputError
-from privatile.federation.wire import Link
 from privatile_leaderless import history, quorums
 from privatile_leaderless.entries import (
     LARGEST_ENTRY,
@@ -61,7 +60,7 @@ def test_votes_beyond_the_limit_count_for_nobody_however_the_log_is_read() -> No
     early = msgspec.structs.replace(liar.replica.vote("peer3", Decision("readmit", "peer1", 9)), round=3)
     ledger = liar.replica.link("peer3")
     assert ledger is not None
-    gone = msgspec.structs.replace(liar.replica.restored("peer3", ledger, Link(90, "f" * 32)), round=3)
+    gone = msgspec.structs.replace(liar.replica.restored("peer3", ledger, Position(90, b"f" * 16)), round=3)
     log += [("peer3", entry.pack(liar.key)) for entry in (early, gone)]
     log += [answer_of(peer) for peer in peers]
     for peer in peers:
@@ -152,7 +151,7 @@ def test_a_study_has_room_for_a_quorum_of_votes_in_every_round() -> None:
         Vote(
             "f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64, Decision("key", name, None, signer, key_of("y").public)
         ),
-        Restored("f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64, *2 * (Link(LARGEST_LENGTH, "f" * 32),)),
+        Restored("f" * 64, "r" * 60, name, LARGEST_LENGTH, "f" * 64, *2 * (Position(LARGEST_LENGTH, b"f" * 16),)),
         CloseVote("f" * 64, "r" * 60, name, LARGEST_LENGTH, LARGEST_LENGTH, "f" * 64, "f" * 64),
     ]
     for one in longest:

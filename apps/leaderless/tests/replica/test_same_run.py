@@ -13,7 +13,7 @@ import pytest
 from privatile.core.messages import Answer, Position
 from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.federation.wire import AnswerMessage
+from privatile.federation.wire import RoundAnswers
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from replica.kit import StoredPeer, drawn, key_of, make, make_study, run
@@ -65,7 +65,7 @@ def with_intake() -> RunStore:
             if (name, asked[0].round) not in SILENT:
                 links[name] += len(asked)
                 answers = [Answer(one, name, drawn(name, one), Position(links[name])) for one in asked]
-                message = AnswerMessage.of(study.digest, answers)
+                message = RoundAnswers.of(study.digest, answers)
                 assert intake.offer(name, message.pack(key_of(name))).outcome == "counted"
         coordinator.accept(intake.counts(), (), intake.unspent)
         intake.close(coordinator.asked)

@@ -53,7 +53,6 @@ import logging
 import math
 import shlex
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -216,25 +215,25 @@ def release(ledger: Ledger, run: str, client: str) -> None:
     own = (run, client)
     ledger.moves[None] += 1
     row = ledger.execute("SELECT 1 FROM runs WHERE run = ? AND client = ? AND reserved > next", own).fetchone()
-    if row is not None:
-        ledger.secret.note_given_up(run)  # first: a ledger restored to before this moment must not give them back
-    with ledger.seal.changing("runs", "run = ? AND client = ?", own):
-        ledger.execute("UPDATE runs SET reserved = next WHERE run = ? AND client = ? AND reserved > next", own)
-    where = "id = (SELECT dataset FROM runs WHERE run = ? AND client = ? AND reserved IS NOT NULL)"
-    with ledger.seal.changing("datasets", where, own):
-        ledger.execute(
-            "UPDATE datasets SET cursor = max("
-            " (SELECT coalesce(max(r.reserved), 0) FROM runs r WHERE r.dataset = datasets.id),"
-            " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
-            f"  WHERE r.dataset = datasets.id)) WHERE {where}",
-            own,
-        )
+    if row is None:
+        return
+    ledger.secret.note_given_up(run)  # first: a ledger restored to before this moment must not give them back
+    ledger.update("runs", "reserved = next", (), "run = ? AND client = ?", own)
+    ledger.update(
+        "datasets",
+        "cursor = max((SELECT max(r.reserved) FROM runs r WHERE r.dataset = datasets.id),"
+        " (SELECT coalesce(max(a.stop), 0) FROM runs r JOIN answers a ON a.run = r.run AND a.client = r.client"
+        "  WHERE r.dataset = datasets.id))",
+        (),
+        "id = (SELECT dataset FROM runs WHERE run = ? AND client = ?)",
+        own,
+    )
 
 
 def release_run(ledger: Ledger, run: str) -> int:
     """Release what a run has reserved and not asked at all its clients; how many records that is."""
     with ledger.transaction():
-        rows = ledger.execute("SELECT client, coalesce(reserved - next, 0) FROM runs WHERE run = ?", (run,)).fetchall()
+        rows = ledger.execute("SELECT client, reserved - next FROM runs WHERE run = ?", (run,)).fetchall()
         if not rows:
             raise InputError(f"the ledger {ledger.path} knows no run {run!r}.")
         for client, _ in rows:
@@ -257,10 +256,7 @@ def as_arriving(ledger: Ledger, content: Content) -> Content:
 def note_arrived(ledger: Ledger, content: Content, answered: int) -> None:
     """Note what the column holds today, and that `answered` of its people have answered; inside a transaction."""
     dataset = enter_dataset(ledger, content)
-    with ledger.seal.changing("datasets", "id = ?", (dataset,)):
-        ledger.execute(
-            "UPDATE datasets SET records = max(records, ?, ?) WHERE id = ?", (content.records, answered, dataset)
-        )
+    ledger.update("datasets", "records = max(records, ?, ?)", (content.records, answered), "id = ?", (dataset,))
 
 
 def admit(limit: RecordLimit, epsilon: float, rules: SpendingRules) -> None:
@@ -399,7 +395,7 @@ log = logging.getLogger("privatile.client")
 class AccountState(NamedTuple):
     """The ledger's entry for an account: data set, next position, the run's first position (None: it has not begun).
 
-    `reserved` is where the run's reserved span ends; None where it has none, and walks at the data set's cursor.
+    `reserved` is where the run's reserved span ends; 0 if nothing of it is left, and it walks at the data set's cursor.
     `end` is that cursor: everything answered or reserved, by whichever run, lies before it. `entries` is how many the
     run has, `asked` how many records it has asked. `lost`: the data set was there when the ledger was restored.
     `unproven`: so was the run, and nobody has shown since what it had asked.
@@ -409,7 +405,7 @@ class AccountState(NamedTuple):
     cursor: int
     first: int | None = None
     lost_through: int = 0
-    reserved: int | None = None
+    reserved: int = 0
     end: int = 0
     entries: int = 0
     asked: int = 0
@@ -429,7 +425,6 @@ class Account:
 
     def __post_init__(self) -> None:
         self.epsilon = self.mechanism.epsilon
-        self._threshold = str(self.mechanism.threshold)
         if self.rules.arriving:
             self.content = as_arriving(self.ledger, self.content)
         self._limit = RecordLimit(self.ledger, self.run, self.content, self.rules.new_people)
@@ -444,12 +439,12 @@ class Account:
         if content.person_key is not None:
             self.ledger.check_person_key(content.person_key)
         row = self.ledger.execute(
-            "SELECT d.digest, d.column, r.threshold, r.epsilon, r.spend_again, r.asked FROM runs r"
+            "SELECT d.digest, d.column, r.epsilon, r.spend_again, r.asked FROM runs r"
             " JOIN datasets d ON d.id = r.dataset WHERE r.run = ? AND r.client = ?",
             (self.run, content.client),
         ).fetchone()
         if row is not None:
-            digest, column, threshold, epsilon, spend_again, asked = row
+            digest, column, epsilon, spend_again, asked = row
             if column != content.column or digest != content.digest:
                 raise OtherContent(
                     f"run {self.run!r} began at client {content.client!r}, column {column!r}, with other content, or "
@@ -457,7 +452,7 @@ class Account:
                     "one: records could answer twice. Give the same file unchanged (a database query needs an ORDER "
                     "BY), or start a new run."
                 )
-            if threshold != self._threshold:
+            if epsilon != self.epsilon:
                 raise LedgerError(
                     f"run {self.run!r} began at {content} with epsilon {epsilon:.6g}; got {self.epsilon:.6g}. A run "
                     "keeps its budget: start a new run to use another."
@@ -477,7 +472,8 @@ class Account:
         """The ledger's entry for this run and its data set, as it is now."""
         content = self.content
         row = self.ledger.execute(
-            "SELECT d.id, coalesce(r.next, d.cursor), r.first, coalesce(r.lost_through, 0), r.reserved, d.cursor,"
+            "SELECT d.id, iif(r.reserved > r.next, r.next, d.cursor), r.first, coalesce(r.lost_through, 0),"
+            " iif(r.reserved > r.next, r.reserved, 0), d.cursor,"
             " coalesce(r.answers, 0), coalesce(r.asked, 0), d.lost, coalesce(r.unproven, 0) FROM datasets d"
             " LEFT JOIN runs r ON r.run = ? AND r.client = d.client AND r.dataset = d.id"
             " WHERE d.client = ? AND d.column = ? AND d.digest = ?",
@@ -492,9 +488,9 @@ class Account:
             return 0, 0 if state.lost else self.content.records
         start = state.cursor
         if state.lost and not self.rules.spend_again:
-            return start, max(start, state.reserved or 0)
-        if state.reserved is not None and state.end > state.reserved:
             return start, max(start, state.reserved)
+        if 0 < state.reserved < state.end:
+            return start, state.reserved
         # Within one run a record answers once, whatever may be spent again.
         origin = (start if state.first is None else state.first) if self.rules.spend_again else 0
         return start, max(start, origin + self.content.records)
@@ -566,10 +562,8 @@ class Account:
     def prove(self) -> None:
         """After a restore: the run's coordinator has shown what it asked, and the ledger holds all of it."""
         if self.state().unproven:
-            with self.ledger.transaction(), self._changing_run():
-                self.ledger.execute(
-                    "UPDATE runs SET unproven = 0 WHERE run = ? AND client = ?", (self.run, self.content.client)
-                )
+            with self.ledger.transaction():
+                self._update_run("unproven = 0")
 
     # -- answering -----------------------------------------------------------------------------------------------
 
@@ -622,11 +616,7 @@ class Account:
     ) -> None:
         """Mark records as spent whose answers a restored ledger does not hold."""
         self.record(None, state, stop, length, None, people)
-        with self._changing_run():
-            self.ledger.execute(
-                "UPDATE runs SET lost_through = max(lost_through, ?) WHERE run = ? AND client = ?",
-                (through_round, self.run, self.content.client),
-            )
+        self._update_run("lost_through = max(lost_through, ?)", through_round)
 
     def record(
         self,
@@ -649,15 +639,10 @@ class Account:
             note_arrived(self.ledger, self.content, stop)
         self._keep_word(state.dataset)
         number = state.entries + 1
-        with self._changing_run():
-            self.ledger.execute(
-                "UPDATE runs SET answers = ?, asked = asked + ?,"
-                " next = CASE WHEN reserved IS NULL THEN NULL ELSE ? END, reserved = max(reserved, ?)"
-                " WHERE run = ? AND client = ?",
-                (number, length, stop, stop, self.run, self.content.client),
-            )
-        with self.ledger.seal.changing("datasets", "id = ?", (state.dataset,)):
-            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, state.dataset))
+        own = ", next = ?, reserved = max(reserved, ?)" if state.reserved else ""
+        values = (number, length, *((stop, stop) if state.reserved else ()))
+        self._update_run(f"answers = ?, asked = asked + ?{own}", *values)
+        self._move_cursor(state.dataset, stop)
         if people:
             self.ledger.lifetime_budgets.charge(people, self.epsilon)
         return self.ledger.append(self.run, self.content.client, number, question, (state.cursor, stop), length, ones)
@@ -668,13 +653,16 @@ class Account:
         if self._is_kept:
             return
         if self.rules.max_epsilon is not None:
-            self.ledger.keep("max_epsilon", float(self.rules.max_epsilon))
+            self.ledger.put("max_epsilon", float(self.rules.max_epsilon))
         if self.rules.new_people:
-            self.ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
+            self.ledger.put(NEW_PEOPLE.format(dataset), b"\x01")
         self.ledger.on_commit.append(partial(setattr, self, "_is_kept", True))
 
-    def _changing_run(self) -> AbstractContextManager[None]:
-        return self.ledger.seal.changing("runs", "run = ? AND client = ?", (self.run, self.content.client))
+    def _update_run(self, change: str, *values: object) -> None:
+        self.ledger.update("runs", change, values, "run = ? AND client = ?", (self.run, self.content.client))
+
+    def _move_cursor(self, dataset: int | None, stop: int) -> None:
+        self.ledger.update("datasets", "cursor = max(cursor, ?)", (stop,), "id = ?", (dataset,))
 
     def _enter(self, first: int) -> None:
         """Enter the data set and the run in the ledger, the first time."""
@@ -682,18 +670,17 @@ class Account:
         # Another process may have begun since this account was opened; under the write lock the rules hold.
         self._open()
         dataset = enter_dataset(self.ledger, content)
-        with self._changing_run():
-            self.ledger.execute(
-                "INSERT INTO runs (run, client, dataset, threshold, epsilon, first, spend_again)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (self.run, content.client, dataset, self._threshold, self.epsilon, first, self.rules.spend_again),
-            )
+        self.ledger.insert(
+            "runs",
+            run=self.run,
+            client=content.client,
+            dataset=dataset,
+            epsilon=self.epsilon,
+            first=first,
+            spend_again=self.rules.spend_again,
+        )
         if content.person_key is not None:
-            with self.ledger.seal.changing("meta", "key = 'person key'", ()):
-                self.ledger.execute(
-                    "INSERT OR IGNORE INTO meta (key, value) VALUES ('person key', ?)",
-                    (content.person_key.fingerprint,),
-                )
+            self.ledger.insert("meta", key="person key", value=content.person_key.fingerprint)
 
     # -- reserving -----------------------------------------------------------------------------------------------
 
@@ -701,14 +688,9 @@ class Account:
         """Keep the positions from `start` up to `stop` for this run. Call inside the ledger's transaction."""
         if self.state().first is None:
             self._enter(start)
-        with self._changing_run():
-            self.ledger.execute(
-                "UPDATE runs SET next = ?, reserved = ? WHERE run = ? AND client = ?",
-                (start, stop, self.run, self.content.client),
-            )
+        self._update_run("next = ?, reserved = ?", start, stop)
         dataset = dataset_id(self.ledger, self.content)
-        with self.ledger.seal.changing("datasets", "id = ?", (dataset,)):
-            self.ledger.execute("UPDATE datasets SET cursor = max(cursor, ?) WHERE id = ?", (stop, dataset))
+        self._move_cursor(dataset, stop)
         self._keep_word(dataset)
 
     def release(self) -> None:

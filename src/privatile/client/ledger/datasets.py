@@ -106,21 +106,22 @@ def dataset_id(ledger: Ledger, content: Content) -> int | None:
 
 def enter_dataset(ledger: Ledger, content: Content) -> int:
     """Enter a data set and the whole columns that it is a part of, where they are new; call inside a transaction."""
-    seal, own = ledger.seal, (content.client, content.column, content.digest)
-    with seal.changing("datasets", "client = ? AND column = ? AND digest = ?", own):
-        ledger.execute(
-            "INSERT INTO datasets (client, column, digest, holder, content, person, records, cursor)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING",
-            (*own, content.holder, content.values_digest, content.person_column, content.records),
-        )
-    (dataset,) = ledger.execute(
-        "SELECT id FROM datasets WHERE client = ? AND column = ? AND digest = ?", own
-    ).fetchone()
-    with seal.changing("splits", "dataset = ?", (dataset,)):
-        ledger.execute_many(
-            "INSERT INTO splits (source, split, column, dataset) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(source, split, content.column, dataset) for source, split in content.splits],
-        )
+    ledger.insert(
+        "datasets",
+        client=content.client,
+        holder=content.holder,
+        column=content.column,
+        digest=content.digest,
+        content=content.values_digest,
+        person=content.person_column,
+        records=content.records,
+        cursor=0,
+    )
+    own = (content.client, content.column, content.digest)
+    row = ledger.execute("SELECT id FROM datasets WHERE client = ? AND column = ? AND digest = ?", own)
+    (dataset,) = row.fetchone()
+    for source, split in content.splits:
+        ledger.insert("splits", source=source, split=split, column=content.column, dataset=dataset)
     return int(dataset)
 
 
@@ -289,7 +290,7 @@ def most_by_name(ledger: Ledger, left_out: Set[int]) -> float:
     """The most that a person may have spent, or runs have reserved, by name; not in the data sets `left_out`."""
     asked, held = ledger.execute(
         "SELECT total(asked), total(held) FROM (SELECT sum(r.epsilon) asked,"
-        " max(r.epsilon * coalesce(r.reserved > r.next, 0)) held FROM runs r JOIN datasets d ON d.id = r.dataset"
+        " max(r.epsilon * (r.reserved > r.next)) held FROM runs r JOIN datasets d ON d.id = r.dataset"
         f" WHERE d.person IS NOT NULL AND d.id NOT IN ({','.join(map(str, left_out))}) GROUP BY r.run)"
     ).fetchone()
     return min(asked, ledger.lifetime_budgets.totals()[1] + held) if asked else 0.0
@@ -322,7 +323,7 @@ def say_new(ledger: Ledger, dataset: int) -> None:
                 f"data set {dataset} of the ledger {ledger.path} holds records of data set {min(sharing)}: its "
                 "people are no new ones."
             )
-        ledger.keep(NEW_PEOPLE.format(dataset), b"\x01")
+        ledger.put(NEW_PEOPLE.format(dataset), b"\x01")
         ledger.moves[None] += 1
 
 

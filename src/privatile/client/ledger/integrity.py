@@ -13,7 +13,7 @@ ledger that needs it, and is never replaced: with another key every record would
 
 Keys derived from a ledger's key, and the key under which people are known.
 
-A person is the BLAKE2b-128 of the text of the person column under a key that is kept in a file of its own, outside
+A person is the BLAKE2b-64 of the text of the person column under a key that is kept in a file of its own, outside
 the ledger: who finds the ledger alone cannot test whether somebody is in it (`key_files`).
 
 The mark: how far a ledger had come when it was last looked at, kept beside its key.
@@ -44,8 +44,8 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -280,26 +280,29 @@ def derive(master: bytes, purpose: str, *names: str) -> bytes:
 class PersonKey(SecretKey):
     """The key under which people are known; its file is made before the first hash.
 
-    >>> key = PersonKey(b"k" * 32)
-    >>> key.hash([b"ada", b"bob", b"ada"]).shape
-    (3, 2)
+    >>> people = PersonKey(b"k" * 32).hash([b"ada", b"bob", b"ada"])
+    >>> people[0] == people[2] != people[1]
+    True
     """
 
     what = "person-key"
 
     def hash(self, names: Sequence[bytes]) -> NDArray[np.uint64]:
-        """Two words per name: BLAKE2b-128 under this key, once it is in its file (`Ledger.person_key`)."""
+        """A word per name: BLAKE2b-64 under this key, once it is in its file (`Ledger.person_key`).
+
+        Of ten million people two share a word with a probability of 3·10⁻⁶; that costs one of them an answer.
+        """
         if not self._saved:
             raise LedgerError(
                 f"the {self.what} file {self.path} is not made yet. Save the key before it hashes people."
             )
-        start = hashlib.blake2b(key=self.secret, digest_size=16)
+        start = hashlib.blake2b(key=self.secret, digest_size=8)
         digests = []
         for name in names:
             one = start.copy()
             one.update(name)
             digests.append(one.digest())
-        return np.frombuffer(b"".join(digests), dtype=np.uint64).reshape(len(digests), 2)
+        return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)
 
 
 EVERY_SECONDS = 2.0
@@ -418,13 +421,13 @@ class Seal:
         self._version: int | None = None
         """SQLite's number that changes when another connection has written."""
 
-    @contextmanager
-    def changing(self, table: str, where: str, values: Iterable[object]) -> Iterator[None]:
-        """Keep the sum up to date over a change of these rows."""
-        keys = tuple(values)
-        self._sum -= self._total(table, where, keys)
-        yield
-        self._sum = (self._sum + self._total(table, where, keys)) % MODULUS
+    def add(self, table: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Keep the sum up to date: these rows are in the table from now on."""
+        self._sum = (self._sum + sum(self.number(table, row) for row in rows)) % MODULUS
+
+    def remove(self, table: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Keep the sum up to date: these rows are gone, or will be changed."""
+        self._sum = (self._sum - sum(self.number(table, row) for row in rows)) % MODULUS
 
     def check(self, *, new: bool) -> None:
         """Refuse rows that do not belong to the seal; call at the start of a transaction.
@@ -439,8 +442,9 @@ class Seal:
         if is_same and version == self._version:
             return
         self._version = version
-        self._sum = sum(self._total(table, SEALED.get(table, "1"), ()) for table in TABLES)
-        self._sum %= MODULUS
+        self._sum = 0
+        for table in TABLES:
+            self.add(table, self._ledger.execute(f"SELECT * FROM {table} WHERE {SEALED.get(table, '1')}"))
         self._stored = stored
         if stored is None and new:
             return
@@ -468,17 +472,15 @@ class Seal:
 
     def number(self, table: str, row: tuple[object, ...]) -> int:
         """A row as a number that nobody without the key can compute."""
-        digest = hashlib.blake2b(repr((table, row)).encode(), key=self._row_key, digest_size=SUM_BYTES)
+        # SQLite gives 1.0 of a table back as 1 while it is written.
+        plain = tuple(int(cell) if isinstance(cell, float) and cell.is_integer() else cell for cell in row)
+        digest = hashlib.blake2b(repr((table, plain)).encode(), key=self._row_key, digest_size=SUM_BYTES)
         return int.from_bytes(digest.digest(), "little")
 
     def mask(self, folded: int, total: int) -> bytes:
         """A sum made unreadable with a pad for each `folded`; the same call on the result gives the sum back."""
         pad = self.number("pad", (folded,))
         return (total ^ pad).to_bytes(SUM_BYTES, "little")
-
-    def _total(self, table: str, where: str, values: tuple[object, ...]) -> int:
-        rows = self._ledger.execute(f"SELECT * FROM {table} WHERE {where}", values)
-        return sum(self.number(table, row) for row in rows)
 
     def _expected(self) -> bytes:
         sequence, head = self._ledger.tip

@@ -50,14 +50,18 @@ from privatile.client.ledger.integrity import (
 )
 from privatile.client.ledger.people import LifetimeBudgets
 from privatile.core.messages import HEAD_BYTES, Answer, Position, Question
-from privatile.core.sqlite_types import is_as_declared, lenient_text, wrong_column
+from privatile.core.sqlite_types import is_as_declared, lenient_text
 from privatile.core.text import printable
 from privatile.errors import LedgerBusy, LedgerError
 
 APPLICATION = 0x5072764C  # "PrvL"
-VERSION = 5
-BEFORE = 4
-"""The version without limits: the same tables, in which an older privatile would not look for one."""
+VERSION = 6
+
+ORDER = 1
+"""Which order of records the ledger's cursors count in (`order.tags`): kept in `meta`, and no other one is used."""
+
+READ_BY = "d3633e0a"
+"""The commit whose program reads ledgers of the version before."""
 
 BUSY_SECONDS = 2.0
 """How long to wait for another process: a commit takes about a millisecond, so two seconds mean a stuck holder."""
@@ -71,32 +75,37 @@ DECIDING = ("meta", "datasets", "splits", "runs", "charges")
 SCHEMA = f"""
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION};
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY, value ANY NOT NULL CHECK (typeof(value) = CASE key WHEN 'max_epsilon' THEN 'real'
+        WHEN 'order' THEN 'integer' WHEN 'folded' THEN 'integer' WHEN 'indexed' THEN 'integer' ELSE 'blob' END))
+    STRICT, WITHOUT ROWID;
 CREATE TABLE datasets (
     id INTEGER PRIMARY KEY, client TEXT NOT NULL, holder TEXT NOT NULL, column TEXT NOT NULL, digest BLOB NOT NULL,
     content BLOB NOT NULL, person TEXT, records INTEGER NOT NULL CHECK (records > 0),
     cursor INTEGER NOT NULL CHECK (cursor >= 0),
-    lost INTEGER NOT NULL DEFAULT 0, UNIQUE (client, column, digest));
+    lost INTEGER NOT NULL DEFAULT 0, UNIQUE (client, column, digest)) STRICT;
 CREATE TABLE splits (
     source BLOB NOT NULL, split BLOB NOT NULL, column TEXT NOT NULL,
     dataset INTEGER NOT NULL REFERENCES datasets (id),
-    PRIMARY KEY (source, split, column, dataset)) WITHOUT ROWID;
+    PRIMARY KEY (source, split, column, dataset)) STRICT, WITHOUT ROWID;
 CREATE INDEX splits_of ON splits (dataset);
 CREATE TABLE runs (
     run TEXT NOT NULL, client TEXT NOT NULL, dataset INTEGER NOT NULL REFERENCES datasets (id),
-    threshold TEXT NOT NULL, epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
-    lost_through INTEGER NOT NULL DEFAULT 0, next INTEGER, reserved INTEGER CHECK (reserved >= next),
-    answers INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0, unproven INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (run, client)) WITHOUT ROWID;
+    epsilon REAL NOT NULL, first INTEGER NOT NULL, spend_again INTEGER NOT NULL,
+    lost_through INTEGER NOT NULL DEFAULT 0, next INTEGER NOT NULL DEFAULT 0,
+    reserved INTEGER NOT NULL DEFAULT 0 CHECK (reserved >= next), answers INTEGER NOT NULL DEFAULT 0,
+    asked INTEGER NOT NULL DEFAULT 0, unproven INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, client)) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_of ON runs (dataset);
 CREATE TABLE answers (
     sequence INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL, number INTEGER NOT NULL,
-    round INTEGER, level REAL, question TEXT, start INTEGER NOT NULL, stop INTEGER NOT NULL CHECK (stop > start),
+    round INTEGER, level REAL, query REAL, step REAL, start INTEGER NOT NULL,
+    stop INTEGER NOT NULL CHECK (stop > start),
     length INTEGER NOT NULL CHECK (length BETWEEN 1 AND stop - start),
     ones INTEGER CHECK (ones BETWEEN 0 AND length), head BLOB NOT NULL,
-    FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level));
-CREATE TABLE people (person BLOB PRIMARY KEY, epsilon REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE charges (id INTEGER PRIMARY KEY, epsilon REAL NOT NULL, people BLOB NOT NULL);
+    FOREIGN KEY (run, client) REFERENCES runs (run, client), UNIQUE (run, client, round, level)) STRICT;
+CREATE TABLE people (person INTEGER PRIMARY KEY, epsilon REAL NOT NULL) STRICT;
+CREATE TABLE charges (id INTEGER PRIMARY KEY, epsilon REAL NOT NULL, people BLOB NOT NULL) STRICT;
 """
 
 
@@ -126,7 +135,7 @@ def fresh(fingerprint: bytes) -> sqlite3.Connection:
     """A new ledger in memory, for the key with this fingerprint."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(SCHEMA)
-    connection.execute("INSERT INTO meta (key, value) VALUES ('key', ?)", (fingerprint,))
+    connection.execute("INSERT INTO meta (key, value) VALUES ('key', ?), ('order', ?)", (fingerprint, ORDER))
     return connection
 
 
@@ -160,8 +169,6 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
             # Being refused now beats being refused after the data are read.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
-            if connection.execute("PRAGMA user_version").fetchone() == (BEFORE,):
-                connection.execute(f"PRAGMA user_version = {VERSION}")
         return connection
     except sqlite3.Error as error:
         problem = explain(path, error)
@@ -229,24 +236,20 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
         raise LedgerError(f"{path} is a database, but not a ledger. Give the path of a ledger file.")
-    if version > VERSION:
+    if 1 <= version < VERSION:
         raise LedgerError(
-            f"the ledger {path} has version {version}, written by a newer privatile; this one knows version {VERSION}. "
-            "Install the newer privatile."
+            f"the ledger {path} has version {version}, and this privatile reads version {VERSION}. Its records have "
+            "answered: if you delete it, they answer again. Go on with the privatile that reads it (commit "
+            f"{READ_BY}) or, for data that never answered, give a new ledger: --ledger NEW."
         )
-    if 1 <= version < BEFORE:
-        raise LedgerError(
-            f"the ledger {path} has version {version}, written by an older privatile, which kept its key in the same "
-            f"file; this one needs version {VERSION}. Keep the file for its account of what was spent, and name "
-            "another path for a new ledger, to be used for other people."
-        )
-    is_small = path.stat().st_size <= LARGEST_CHECKED
-    if version < 1 or not is_as_declared(connection, SCHEMA):
+    if version < 1 or (version == VERSION and not is_as_declared(connection, SCHEMA)):
         raise LedgerError(DAMAGED.format(path=path))
+    order = connection.execute("SELECT value FROM meta WHERE key = 'order'").fetchone()
+    if version > VERSION or order != (ORDER,):
+        raise LedgerError(f"the ledger {path} was written by a newer privatile. Install that one.")
+    is_small = path.stat().st_size <= LARGEST_CHECKED
     for table in (None,) if is_small else DECIDING:
         check_pages(connection, path, table)
-    if is_small and wrong_column(connection, ("meta.value",)):
-        raise LedgerError(DAMAGED.format(path=path))
     if connection.execute("SELECT 1 FROM datasets WHERE records < 1 OR cursor < 0 LIMIT 1").fetchone():
         raise LedgerError(DAMAGED.format(path=path))
 
@@ -269,7 +272,7 @@ log = logging.getLogger("privatile.client")
 LARGEST_LINKED = 100_000
 """Up to so many answers, the chain over all of them is checked at opening (0.6 s); over more of them by `verify`."""
 
-ENTRY = "run, client, number, round, level, question, start, stop, length, ones"
+ENTRY = "run, client, number, round, level, query, step, start, stop, length, ones"
 """The columns of an answer that the chain covers."""
 
 ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -499,11 +502,6 @@ class Ledger:
         row = self.execute("SELECT value FROM meta WHERE key = ? AND typeof(value) = 'blob'", (key,)).fetchone()
         return None if row is None else bytes(row[0])
 
-    def keep(self, key: str, value: bytes | float) -> None:
-        """Set one of the ledger's own facts; call inside a transaction."""
-        with self.seal.changing("meta", "key = ?", (key,)):
-            self.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
-
     @property
     def max_epsilon(self) -> float | None:
         """The last limit that was given in this ledger; None where none was."""
@@ -511,6 +509,33 @@ class Ledger:
         if row is not None and row[1] not in ("real", "integer"):
             raise LedgerError(DAMAGED.format(path=self.path))
         return None if row is None else float(row[0])
+
+    # -- rows that the seal covers: these methods are the only ones that change them ------------------------------
+
+    def insert(self, table: str, **row: object) -> None:
+        """Add a row that the seal covers, unless it is there; call inside a transaction."""
+        marks = ", ".join("?" * len(row))
+        sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT DO NOTHING RETURNING *"
+        self.seal.add(table, self.execute(sql, row.values()))
+
+    def update(self, table: str, change: str, values: Sequence[object], where: str, keys: Sequence[object]) -> int:
+        """Change rows that the seal covers, and count them; call inside a transaction."""
+        before = self.execute(f"SELECT * FROM {table} WHERE {where}", keys).fetchall()
+        if before:
+            self.seal.remove(table, before)
+            self.seal.add(
+                table, self.execute(f"UPDATE {table} SET {change} WHERE {where} RETURNING *", [*values, *keys])
+            )
+        return len(before)
+
+    def delete(self, table: str, where: str = "1", *keys: object) -> None:
+        """Remove rows that the seal covers; call inside a transaction."""
+        self.seal.remove(table, self.execute(f"DELETE FROM {table} WHERE {where} RETURNING *", keys))
+
+    def put(self, key: str, value: bytes | float) -> None:
+        """Set one of the ledger's own facts; call inside a transaction."""
+        self.delete("meta", "key = ?", key)
+        self.insert("meta", key=key, value=value)
 
     # -- keys ----------------------------------------------------------------------------------------------------
 
@@ -576,40 +601,38 @@ class Ledger:
         headₙ = BLAKE2b(headₙ₋₁ ‖ entry), keyed, so that a head tells nothing about counts. Call inside a transaction.
         """
         last = self.tip
-        asked = (None, None, None) if question is None else (question.round, question.level, question.to_json())
+        asked = (None,) * 4 if question is None else (question.round, question.level, question.query, question.step)
         entry = (run, client, number, *asked, *span, length, ones)
         self._tip = Position(last.sequence + 1, self._link(last.head, entry))
         self.execute(
-            f"INSERT INTO answers (sequence, head, {ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO answers (sequence, head, {ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*self._tip, *entry),
         )
         return Position(number, self._tip.head)
 
     def answer(self, run: str, client: str, number: int, level: float) -> Answer | None:
         """What was answered in this round about this level; refused where its link in the chain is broken."""
-        row = self.execute(
-            "SELECT sequence, question, ones, number, head FROM answers WHERE run = ? AND client = ? AND round = ?"
-            " AND level = ?",
-            (run, client, number, level),
-        ).fetchone()
-        if row is None:
-            return None
-        sequence, question, ones, *position = row
-        self.check_links(sequence, sequence)
-        return Answer(Question.from_json(question), client, ones, Position(*position))
+        found = self._answers("run = ? AND client = ? AND round = ? AND level = ?", (run, client, number, level))
+        for sequence, answer in found:
+            self.check_links(sequence, sequence)
+            return answer
+        return None
 
     def answers(self, run: str, client: str) -> dict[int, tuple[Answer, ...]]:
         """Every round that this client has answered in this run, one answer per level, as they were asked."""
         found: dict[int, tuple[Answer, ...]] = {}
-        rows = self.execute(
-            "SELECT round, question, ones, number, head FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL"
-            " ORDER BY sequence",
-            (run, client),
-        )
-        for number, question, ones, *position in rows:
-            answer = Answer(Question.from_json(question), client, ones, Position(*position))
+        for _, answer in self._answers("run = ? AND client = ? AND ones IS NOT NULL", (run, client)):
+            number = answer.question.round
             found[number] = (*found.get(number, ()), answer)
         return found
+
+    def _answers(self, where: str, values: tuple[object, ...]) -> Iterator[tuple[int, Answer]]:
+        asked = "run, round, level, query, length, step"
+        rows = self.execute(
+            f"SELECT {asked}, client, ones, number, head, sequence FROM answers WHERE {where} ORDER BY sequence", values
+        )
+        for *question, client, ones, number, head, sequence in rows:
+            yield sequence, Answer(Question(*question), client, ones, Position(number, head))
 
     def lost_through(self, run: str, client: str) -> int:
         """The last round of a run whose answers may be missing because this ledger was restored; 0 if it never was."""

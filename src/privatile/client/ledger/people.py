@@ -32,17 +32,12 @@ LOOKUP = 500
 """People looked up by one statement; SQLite allows 999 values in its oldest builds."""
 
 
-def person_names(words: bytes) -> list[bytes]:
-    """The 16-byte names of people held as two words each."""
-    return [words[start : start + 16] for start in range(0, len(words), 16)]
-
-
 class LifetimeBudgets:
     """The people of one ledger."""
 
     def __init__(self, ledger: "Ledger") -> None:
         self._ledger = ledger
-        self._pending: dict[bytes, float] = {}
+        self._pending: dict[int, float] = {}
         self._through = 0
         self._folded = 0
         self._rollbacks = 0
@@ -55,7 +50,7 @@ class LifetimeBudgets:
         self._check_index()
         if not indexed and not self._pending:
             return np.zeros(len(people))
-        names = person_names(np.ascontiguousarray(people).tobytes())
+        names = people.view(np.int64).tolist()
         known = self._indexed(names) if indexed else {}
         return np.array([self._pending.get(name, 0.0) + known.get(name, 0.0) for name in names])
 
@@ -63,11 +58,8 @@ class LifetimeBudgets:
         """Add ε to what these people have spent; call inside a transaction."""
         self._catch_up()
         last = self._through
-        with self._ledger.seal.changing("charges", "id > ?", (last,)):
-            self._ledger.execute_many(
-                "INSERT INTO charges (id, epsilon, people) VALUES (?, ?, ?)",
-                ((last + 1 + k, epsilon, np.ascontiguousarray(group).tobytes()) for k, group in enumerate(groups)),
-            )
+        for number, group in enumerate(groups, last + 1):
+            self._ledger.insert("charges", id=number, epsilon=epsilon, people=group.tobytes())
         self._catch_up()
         if len(self._pending) > FOLD or self._through - self._folded > FOLD_ROWS:
             self._fold()
@@ -80,9 +72,9 @@ class LifetimeBudgets:
         spent = (epsilon + known.get(name, 0.0) for name, epsilon in self._pending.items())
         return count + len(self._pending) - len(known), max([most, *spent])
 
-    def _indexed(self, names: list[bytes]) -> dict[bytes, float]:
+    def _indexed(self, names: list[int]) -> dict[int, float]:
         """What these people have spent by the index; those that it does not hold are left out."""
-        found: dict[bytes, float] = {}
+        found: dict[int, float] = {}
         for start in range(0, len(names), LOOKUP):
             part = names[start : start + LOOKUP]
             marks = ",".join("?" * len(part))
@@ -99,7 +91,7 @@ class LifetimeBudgets:
             "SELECT id, epsilon, people FROM charges WHERE id > ? ORDER BY id", (self._through,)
         )
         for number, epsilon, people in rows:
-            for name in person_names(people):
+            for name in np.frombuffer(people, dtype=np.int64).tolist():
                 self._pending[name] = self._pending.get(name, 0.0) + epsilon
             self._through = number
 
@@ -118,13 +110,10 @@ class LifetimeBudgets:
             " ON CONFLICT (person) DO UPDATE SET epsilon = epsilon + excluded.epsilon",
             pending,
         )
-        with seal.changing("charges", "1", ()):
-            self._ledger.execute("DELETE FROM charges")
-        count = self.indexed() + len(pending) - len(known)
-        with seal.changing("meta", "key IN ('folded', 'people', 'indexed')", ()):
-            sum_ = seal.mask(self._through, total % MODULUS)
-            facts = [("folded", self._through), ("people", sum_), ("indexed", count)]
-            self._ledger.execute_many("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", facts)
+        self._ledger.delete("charges")
+        self._ledger.put("indexed", self.indexed() + len(pending) - len(known))
+        self._ledger.put("people", seal.mask(self._through, total % MODULUS))
+        self._ledger.put("folded", self._through)
         self._catch_up()
 
     def indexed(self) -> int:

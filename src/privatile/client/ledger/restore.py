@@ -65,10 +65,8 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
             for run, site in runs:
                 if by_person or ledger.secret.has_given_up(run):
                     release(ledger, run, site)
-            with ledger.seal.changing("runs", "dataset = ?", (dataset,)):
-                ledger.execute("UPDATE runs SET unproven = 1 WHERE dataset = ?", (dataset,))
-            with ledger.seal.changing("datasets", "id = ?", (dataset,)):
-                ledger.execute("UPDATE datasets SET lost = 1 WHERE id = ?", (dataset,))
+            ledger.update("runs", "unproven = 1", (), "dataset = ?", (dataset,))
+            ledger.update("datasets", "lost = 1", (), "id = ?", (dataset,))
             (lost,) = ledger.execute(
                 "SELECT max(0, records - cursor) FROM datasets WHERE id = ?", (dataset,)
             ).fetchone()
@@ -76,9 +74,8 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
                 "SELECT coalesce(sum(reserved - next), 0) FROM runs WHERE dataset = ? AND reserved > next", (dataset,)
             ).fetchone()
             told.append(LostRecords(client, column, lost, kept))
-        with ledger.seal.changing("runs", "run = coalesce(?, run)", (run,)):
-            ledger.execute("UPDATE runs SET unproven = 1 WHERE run = coalesce(?, run)", (run,))
-        ledger.keep("restored", b"\x01")
+        ledger.update("runs", "unproven = 1", (), "run = coalesce(?, run)", (run,))
+        ledger.put("restored", b"\x01")
         ledger.execute("DELETE FROM meta WHERE key = ?", (COPY,))
     ledger.mark.put(ledger.position)  # this copy is the newest one from now on
     return tuple(told)
@@ -113,15 +110,14 @@ ledger.db without its -wal), and records would answer twice. Give the ledger tha
 it. If it is lost, these records count as spent: mark a restored copy with `privatile ledger restored`, and ask other \
 people.
     """
-    known: dict[tuple[str, str], set[str]] = {}
+    known: dict[tuple[str, str], set[Question]] = {}
     total, missing, first = 0, 0, ""
     for client, question in asked:
         total += 1
         own = (question.run, client)
         if own not in known:
-            rows = ledger.execute("SELECT question FROM answers WHERE run = ? AND client = ? AND ones IS NOT NULL", own)
-            known[own] = {text for (text,) in rows}
-        if question.to_json() not in known[own]:
+            known[own] = {answer.question for answers in ledger.answers(*own).values() for answer in answers}
+        if question not in known[own]:
             missing += 1
             first = first or f"in round {question.round} at client {client!r}"
     if missing:

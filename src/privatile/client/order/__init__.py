@@ -1,7 +1,6 @@
 """The random order in which records are asked: derived from the ledger's key, the same after every restart."""
 
 from privatile.client.order.shuffle import Block, ShuffledColumn
-from privatile.client.order.tags import KeyStream
 
 # `shuffle` is not exported: the function would hide the module of the same name.
-__all__ = ["Block", "KeyStream", "ShuffledColumn"]
+__all__ = ["Block", "ShuffledColumn"]

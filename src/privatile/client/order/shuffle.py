@@ -1,23 +1,23 @@
 """A source's columns in uniformly random order, in bounded memory.
 
-Record i of a client carries the tag i of a key that the ledger keeps (`keystream`); the order is the order of the
-tags. Tags are independent and uniform, so every order is equally likely; the same key gives the same order after a
-restart, whatever memory there was. Two passes: rows are scattered by the head of their tag, then each bucket is
-loaded and sorted. Small columns stay in memory.
+Record i of a client has the tag i of a key that the ledger keeps (`tags`); the order is the order of the tags, equal
+tags in the order of the rows. Tags are independent and uniform, so every order is equally likely; the same key gives
+the same order after a restart, whatever memory there was, and whatever rows of others stand between a client's own.
 
-The rows of a source in batches of about one size, whatever the source's own are.
-
-A client's values in random order, loaded bucket by bucket.
+The rows of a source are gathered by client, in memory or, if there are more, in a spill file; each client's are then
+put in order at once, or by the first byte of their tags. With a person column they are gathered by person before that,
+and one record of each person is kept.
 """
 
 import hashlib
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,65 +25,32 @@ from numpy.typing import NDArray
 from privatile.client.ledger.datasets import Content, SplitId
 from privatile.client.ledger.integrity import PersonKey
 from privatile.client.ledger.ledger import Ledger
-from privatile.client.order.spill import Buckets, Columns, Shelf, Words
-from privatile.client.order.tags import KeyStream
+from privatile.client.order.spill import Extent, SpillBuffer, grouped
+from privatile.client.order.tags import Words, by_tag, person_words, words_at, words_of
 from privatile.client.order.weights import (
     AgreedClass,
     ClassRule,
     Stratum,
-    StratumRows,
     WeightClass,
     WeightTally,
     agreed_stratum,
     check_all_agreed,
     checked_weights,
     name_strata,
-    person_draws,
-    thinned,
+    takes_part,
     weight_classes,
 )
-from privatile.client.sources.source import ONLY_CLIENT, Batch, Source
+from privatile.client.sources.source import MOST_CLIENTS, ONLY_CLIENT, Batch, Source
 from privatile.core.arrays import Floats
 from privatile.core.messages import MISSING, Missing
 from privatile.errors import DataError, InputError
 
-
-def regrouped(batches: Iterator[Batch], size: int) -> Iterator[Batch]:
-    """The same rows in batches of about `size`."""
-    waiting: list[Batch] = []
-    rows = 0
-    for batch in batches:
-        for start in range(0, len(batch.values), size):
-            piece = batch.piece(start, start + size)
-            waiting.append(piece)
-            rows += len(piece.values)
-            if rows >= size:
-                yield _merged(waiting)
-                waiting, rows = [], 0
-    if waiting:
-        yield _merged(waiting)
-
-
-def _merged(batches: list[Batch]) -> Batch:
-    if len(batches) == 1:
-        return batches[0]
-    codes = [batch.codes for batch in batches if batch.codes is not None]
-    people = [batch.people for batch in batches if batch.people is not None]
-    weights = [batch.weights for batch in batches if batch.weights is not None]
-    return Batch(
-        np.concatenate([batch.values for batch in batches]),
-        np.concatenate(codes) if codes else None,
-        [person for group in people for person in group] if people else None,
-        np.concatenate(weights) if weights else None,
-    )
-
-
 PIECE = 1 << 18
-"""Records that are counted at once (`has_heaps`)."""
+"""Records that are read at once."""
 
 
 class Block(NamedTuple):
-    """Consecutive records of the random order, and the people they belong to (two words each), if known."""
+    """Consecutive records of the random order, and the people they belong to, if known."""
 
     values: Floats
     people: Words | None
@@ -93,24 +60,17 @@ class ShuffledColumn:
     """One client's values in a random order that only the ledger's key knows."""
 
     def __init__(
-        self,
-        content: Content,
-        missing: int,
-        buckets: Buckets,
-        bucket_rows: int,
-        weights: WeightClass | None = None,
+        self, content: Content, missing: int, extents: Sequence[Extent], weights: WeightClass | None = None
     ) -> None:
-        """`missing` values are among the records; rows of the buckets hold tag, value and, where known, person.
+        """`missing` values are among the records; rows of the extents hold the value and, where known, the person.
 
         `weights` is the weight class whose records these are, less those who do not take part.
         """
         self.content = content
         self.missing = missing
         self.weights = weights
-        self._buckets: Buckets | None = buckets
-        self._starts = list(accumulate(buckets.divide(bucket_rows), initial=0))
-        self._loaded = -1
-        self._block = Block(np.empty(0), None)
+        self._extents = extents
+        self._starts = list(accumulate((extent.records for extent in extents), initial=0))
 
     def __repr__(self) -> str:
         return f"ShuffledColumn(client={self.content.client!r}, column={self.content.column!r})"
@@ -121,32 +81,13 @@ class ShuffledColumn:
         return self.content.records
 
     def blocks(self, start: int, stop: int) -> Iterator[Block]:
-        """The records at positions `start` up to `stop` of the order, 0 ≤ start ≤ stop ≤ records."""
+        """The records at positions `start` up to `stop` of the order, 0 ≤ start ≤ stop ≤ records, piece by piece."""
         while start < stop:
-            bucket = bisect_right(self._starts, start) - 1
-            self._load(bucket)
-            base = self._starts[bucket]
-            end = min(stop, self._starts[bucket + 1])
-            values, people = self._block
-            piece = slice(start - base, end - base)
-            yield Block(values[piece], None if people is None else people[piece])
+            place = bisect_right(self._starts, start) - 1
+            base, end = self._starts[place], min(stop, self._starts[place + 1], start + PIECE)
+            rows = self._extents[place].read(start - base, end - base)
+            yield Block(rows[:, 0].view(np.float64), rows[:, 1] if self.content.by_person else None)
             start = end
-
-    def _load(self, bucket: int) -> None:
-        if bucket == self._loaded or self._buckets is None:
-            return
-        self._block = Block(np.empty(0), None)  # free the last bucket before the next one is loaded
-        tags, values, *people = self._buckets.load(bucket)
-        order = np.argsort(tags)
-        ordered = tags[order]
-        if (ordered[1:] == ordered[:-1]).any():
-            order = np.argsort(tags, kind="stable")  # equal tags: in the order of the rows, on every machine
-        del tags, ordered
-        known = np.stack([half[order] for half in people], axis=1) if people else None
-        self._block = Block(values[order].view(np.float64), known)
-        self._loaded = bucket
-        if len(self._starts) == 2:
-            self._buckets = None  # everything is loaded
 
 
 HEAVY = 0.25
@@ -195,16 +136,15 @@ def has_heaps(parts: Sequence[tuple[ShuffledColumn, float]], error_in_rank: floa
 def _pieces(parts: Sequence[tuple[ShuffledColumn, float]]) -> Iterator[tuple[Floats, float]]:
     """The values of columns, piece by piece, and the share of the whole that one record has."""
     for column, share in parts:
-        for start in range(0, column.records, PIECE):
-            for values, _ in column.blocks(start, min(start + PIECE, column.records)):
-                yield values[~np.isnan(values)], share / max(1, column.records - column.missing)
+        for values, _ in column.blocks(0, column.records):
+            yield values[~np.isnan(values)], share / max(1, column.records - column.missing)
 
 
-BATCH_ROWS = 1 << 18
-"""Rows scattered at once: 4 MiB of tags and values, and as much again while they are sorted."""
+BATCH_ROWS = 1 << 17
+"""Rows that are gathered at once: a megabyte of values, which stays in the second-level cache."""
 
-MEMORY_ROWS = 1 << 21
-"""Rows that stay in memory: 32 MiB, about 100 MiB while they are sorted. Buckets are half of that."""
+MEMORY_ROWS = 5 << 21
+"""Rows of one word that stay in memory: 80 MiB, and as much twice again while one client has all of them."""
 
 DIGEST_BYTES = 16
 
@@ -258,26 +198,36 @@ def read_arrived(
 
 
 @dataclass
-class _ClientRows:
-    """What is known of one client while its rows come in."""
+class _Client:
+    """What is known of one client while its rows are read."""
 
-    tags: KeyStream
     values: hashlib.blake2b
     people: hashlib.blake2b
-    draws: KeyStream
     weights: hashlib.blake2b
     tally: WeightTally = field(default_factory=WeightTally)
+    read: int = 0
+
+
+@dataclass
+class _Part:
+    """A client, or a weight class of one, and its rows in final order."""
+
+    stratum: Stratum
+    extents: list[Extent] = field(default_factory=list)
     records: int = 0
     missing: int = 0
 
-    def count(self, values: Floats) -> None:
-        self.records += len(values)
-        self.missing += int(np.count_nonzero(np.isnan(values)))
+    def add(self, final: SpillBuffer, rows: Words) -> None:
+        """Append rows."""
+        if len(rows):
+            self.extents.append(final.keep(rows))
+            self.records += len(rows)
+            self.missing += int(np.count_nonzero(np.isnan(rows[:, 0].view(np.float64))))
 
 
 @dataclass(eq=False, repr=False)
 class _Shuffle:
-    """One pass over a source: rows go to a shelf by the head of their tag, their content into digests."""
+    """One pass over a source: rows go to a buffer by client or person, their content into digests."""
 
     source: Source
     ledger: Ledger
@@ -290,189 +240,219 @@ class _Shuffle:
     arriving: bool = False
 
     def __post_init__(self) -> None:
-        self._shelf = self._new_shelf()
-        self._clients: list[_ClientRows] = []
-        self._choice = KeyStream(self.ledger.key("choice", self.source.column))
-        self._whole = self._hash()
-        self._source_values = self._hash()
+        self._clients: dict[int, _Client] = {}
+        self._places = np.zeros(MOST_CLIENTS, dtype="<u2")
+        self._values, self._holders = self._hash(), self._hash()
         self._texts: tuple[hashlib.blake2b, hashlib.blake2b] | None = None
-        self._holders = self._hash()
-        self._name_words = np.empty(0, dtype=np.uint64)
         self._rows = 0
+        self._gathered = self._buffer()
 
-    def _new_shelf(self) -> Shelf:
-        return Shelf(self.memory_rows, self.spill_folder)
+    def _buffer(self) -> SpillBuffer:
+        return SpillBuffer(self.memory_rows, self.spill_folder)
 
     def _hash(self, text: bytes = b"") -> hashlib.blake2b:
         return hashlib.blake2b(text, key=self.ledger.key("digest"), digest_size=DIGEST_BYTES)
 
-    def columns(self) -> dict[str, ShuffledColumn]:
-        for batch in regrouped(self._noted(self.source.batches()), BATCH_ROWS):
-            self._scatter(batch)
-        self._add_new_clients()
-        names = self.source.clients
-        if not names:
-            raise DataError(f"column {self.source.column!r} has no records. Give data with at least two.")
-        if self.person_key is not None:
-            self._keep_one_row_each()
-        whole = self._whole_digest() if self.person_key is not None else b""
-        strata = self._split_by_weight()
-        structure = b"" if strata is None else self._structure(strata)
-        parts = strata or [
-            StratumRows(Stratum(name, name, None), client.records, client.missing)
-            for name, client in zip(names, self._clients, strict=True)
-        ]
-        bucket_rows = max(1 << 14, self.memory_rows // (2 * len(parts)))
-        clients = dict(zip(names, self._clients, strict=True))
-        columns = {}
-        for stratum, records, missing in parts:
-            client = clients[stratum.holder]
-            own = structure + stratum.name.encode("utf-8", "surrogateescape") if structure else b""
-            content = Content(
-                column=self.source.column,
-                by_person=self.person_key is not None,
-                values_digest=client.values.digest(),
-                splits=self._splits(stratum.holder, client, structure),
-                client=stratum.name,
-                holder=stratum.holder,
-                digest=self._hash(client.values.digest() + client.people.digest() + whole + own).digest(),
-                records=records,
-                person_column=self.source.person,
-                person_key=self.person_key,
-            )
-            columns[stratum.name] = ShuffledColumn(
-                content, missing, self._shelf.take(stratum.name), bucket_rows, stratum.weights
-            )
-        return columns
+    def _key(self, use: Literal["order", "choice", "thinning"], *names: str) -> bytes:
+        return self.ledger.key(use, *names, self.source.column)
 
-    def _noted(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The same batches; what their values are read from goes into digests, wherever one batch ends."""
-        for batch in batches:
-            if batch.texts is not None:
+    def columns(self) -> dict[str, ShuffledColumn]:
+        for batch in self.source.batches():
+            if batch.texts is not None:  # what values are read from goes into digests, wherever one batch ends
                 self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
                 self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
                 self._texts[1].update(batch.texts.written)
-            yield batch
+            for start in range(0, len(batch.values), BATCH_ROWS):
+                self._gather(batch.piece(start, start + BATCH_ROWS))
         self.source.refuse_copies()
+        names = self.source.clients
+        if not names:
+            raise DataError(f"column {self.source.column!r} has no records. Give data with at least two.")
+        self._enter(range(len(names)))
+        # By name, not by number: readers number clients in different orders.
+        self._holders.update(repr([names[code] for code in self._clients]).encode("utf-8", "surrogateescape"))
+        if self.person_key is not None:
+            self._keep_one_row_each()
+        strata = self._strata()
+        final, columns = self._buffer(), {}
+        for code, name in enumerate(names):
+            parts = [_Part(stratum) for stratum in strata if stratum.holder == name]
+            if parts:
+                self._put_in_order(code, parts, final)
+            for part in parts:
+                content = self._content(self._clients[code], part, strata)
+                columns[content.client] = ShuffledColumn(content, part.missing, part.extents, part.stratum.weights)
+        return columns
 
-    def _split_by_weight(self) -> list[StratumRows] | None:
-        """The weight classes of every client in the place of the clients; None without a weight column."""
-        if self.source.weight is None:
-            return None
-        tallies = {name: one.tally for name, one in zip(self.source.clients, self._clients, strict=True)}
-        for name in [name for name, tally in tallies.items() if not tally.bins]:
-            if self.checked:
-                raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
-            del tallies[name]
-        if isinstance(self.classes, AgreedClass):
-            strata = [agreed_stratum(self.classes, self.source.clients)]
-        else:
-            strata = name_strata(weight_classes(tallies, self.classes))
-        old, self._shelf = self._shelf, self._new_shelf()
-        return list(thinned(old, self._shelf, strata, max(1 << 14, self.memory_rows // 4)))
+    # -- reading -------------------------------------------------------------------------------------------------
 
-    def _structure(self, strata: list[StratumRows]) -> bytes:
-        """Who is in which class, and who takes part, follow from the weights and the classes' bounds."""
-        classes: object = [(rows.stratum.name, rows.stratum.weights) for rows in strata]
-        if isinstance(self.classes, AgreedClass):
-            classes = self.classes.every  # each of them is read by itself
-        text = repr(classes).encode("utf-8", "surrogateescape")
-        return self._hash(b"weights" + text + b"".join(one.weights.digest() for one in self._clients)).digest()
+    def _enter(self, codes: Iterable[int]) -> None:
+        """Number the clients that are new, in the order in which they appear."""
+        for code in codes:
+            if code not in self._clients:
+                self._places[code] = len(self._clients)
+                self._clients[code] = _Client(self._hash(), self._hash(), self._hash())
 
-    def _add_new_clients(self) -> None:
-        column = self.source.column
-        for name in self.source.clients[len(self._clients) :]:
-            tags, draws = (KeyStream(self.ledger.key(use, name, column)) for use in ("order", "thinning"))
-            self._clients.append(_ClientRows(tags, self._hash(), self._hash(), draws, self._hash()))
-            word = np.frombuffer(self._hash(name.encode("utf-8", "surrogateescape")).digest()[:8], dtype=np.uint64)
-            self._name_words = np.append(self._name_words, word)
-
-    def _scatter(self, batch: Batch) -> None:
-        self._add_new_clients()
+    def _gather(self, batch: Batch) -> None:
+        """Take rows of the source: values, then weights, persons and numbers of rows as far as there are such."""
         # One kind of NaN and of zero: digests compare bytes.
         values = np.where(np.isnan(batch.values), np.nan, batch.values) + 0.0
-        codes = np.zeros(len(values), dtype=np.uint64) if batch.codes is None else batch.codes.astype(np.uint64)
-        people = None if self.person_key is None else self.person_key.hash(batch.people or [])
-        tags = np.empty(len(values), dtype=np.uint64)
-        weights = None
+        codes = np.zeros(len(values), dtype=np.uint16) if batch.codes is None else batch.codes
+        order, spans = grouped(codes)
+        new = [code for code, _, _ in spans if code not in self._clients]
+        self._enter(sorted(new, key=lambda code: int(np.argmax(codes == code))))
+        self._values.update(values.data)
+        self._holders.update(self._places[codes].data)
+        values = values[order]
+        columns: list[NDArray[Any]] = [values]
+        weights = people = None
         if batch.weights is not None:
-            weights = checked_weights(self.source.weight or "", batch.weights, self._rows) + 0.0
+            weights = checked_weights(self.source.weight or "", batch.weights, self._rows)[order] + 0.0
+            columns.append(weights)
+        if self.person_key is not None:
+            people = self.person_key.hash(batch.people or [])[order]
+            numbers = np.empty(len(values), dtype=np.uint64)
+            rows = np.arange(self._rows, self._rows + len(values), dtype=np.uint64)
+            columns += [people, numbers, rows[order], codes[order].astype(np.uint64)]
         self._rows += len(values)
-        self._source_values.update(values.tobytes())
-        # By name, not by number: readers number clients in different orders.
-        self._holders.update(self._name_words[codes].tobytes())
-        for code, rows in _by_client(codes, len(self._clients)):
-            client, own = self._clients[code], values[rows]
-            client.count(own)
-            client.values.update(own.tobytes())
-            tags[rows] = own_tags = client.tags.take(len(own))
+        for code, start, stop in spans:
+            client, own = self._clients[code], slice(start, stop)
+            client.values.update(values[own].data)
             if weights is not None:
-                client.weights.update(weights[rows].tobytes())
+                client.weights.update(weights[own].data)
             if people is not None:
-                client.people.update(people[rows].tobytes())
-            elif weights is None:
-                self._shelf.add(self.source.clients[code], (own_tags, own.view(np.uint64)))
-            else:
-                self._add_weighted(code, own_tags, own, weights[rows], client.draws.take(len(own)))
+                client.people.update(people[own].data)
+                numbers[own] = np.arange(client.read, client.read + stop - start)
+                client.read += stop - start
+            elif weights is not None:
+                self._count(client, values[own], weights[own])
+        matrix = np.stack([column.view(np.uint64) for column in columns], axis=1)
         if people is not None:
-            self._whole.update(codes.tobytes())
-            choice = self._choice.take(len(values))
-            weighted = () if weights is None else (weights.view(np.uint64),)
-            self._shelf.add(
-                "people", (people[:, 0], people[:, 1], choice, tags, values.view(np.uint64), codes, *weighted)
-            )
+            order, spans = grouped((people >> np.uint64(56)).astype(np.uint8))
+            matrix = matrix[order]
+        self._gathered.add(matrix, spans)
 
-    def _add_weighted(
-        self, code: int, tags: Words, values: Floats, weights: Floats, draws: Words, *people: Words
-    ) -> None:
-        """Keep weighted rows of a client until the classes are known; count the weights of those who may be asked."""
+    def _count(self, client: _Client, values: Floats, weights: Floats) -> None:
+        """Count the weights of those who may be asked."""
         may = weights > 0.0
         if self.missing == "drop":
             may = may & ~np.isnan(values)
         if isinstance(self.classes, AgreedClass):
             check_all_agreed(self.source.weight or "", weights[may], self.classes)
-        self._clients[code].tally.add(weights[may])
-        self._shelf.add(
-            self.source.clients[code],
-            (
-                tags,
-                np.ascontiguousarray(values).view(np.uint64),
-                np.ascontiguousarray(weights).view(np.uint64),
-                draws,
-                *people,
-            ),
-        )
+        client.tally.add(weights[may])
 
     def _keep_one_row_each(self) -> None:
-        """Reduce the rows to one per person, counted again."""
-        buckets, self._shelf = self._shelf.take("people"), self._new_shelf()
-        for client in self._clients:
-            client.records = client.missing = 0
-        # All rows of a person share a head, hence a bucket.
-        for bucket, count in enumerate(buckets.divide(max(1 << 14, self.memory_rows // 4))):
-            if count:
-                high, low, choice, *rest = buckets.load(bucket)
-                kept = one_each((high, low), choice)
-                high, low, tags, values, codes, *weights = (column[kept] for column in (high, low, *rest))
-                if self.arriving:
-                    tags = person_draws(self.ledger.key("order", "arriving", self.source.column), high, low)
-                for code, rows in _by_client(codes, len(self._clients)):
-                    own = values[rows].view(np.float64)
-                    self._clients[code].count(own)
-                    if not weights:
-                        self._shelf.add(self.source.clients[code], (tags[rows], values[rows], high[rows], low[rows]))
-                        continue
-                    people = (high[rows], low[rows])
-                    draws = person_draws(self.ledger.key("thinning", self.source.column), *people)
-                    self._add_weighted(code, tags[rows], own, weights[0][rows].view(np.float64), draws, *people)
+        """Reduce the rows to one per person, and gather them by client."""
+        people, self._gathered = self._gathered, self._buffer()
+        key = self._key("choice")
+        for label in people.labels:  # all rows of a person share it
+            rows = people.take_all(label)
+            *_, persons, _, numbers, codes = rows.T
+            kept = one_each(persons, words_of(key, numbers))
+            order, spans = grouped(codes[kept].astype(np.uint16))
+            rows = rows[kept[order], :-2]
+            if self.source.weight is not None:
+                values, weights = rows[:, 0].view(np.float64), rows[:, 1].view(np.float64)
+                for code, start, stop in spans:
+                    self._count(self._clients[code], values[start:stop], weights[start:stop])
+            self._gathered.add(rows, spans)
 
-    def _whole_digest(self) -> bytes:
+    # -- putting in order ----------------------------------------------------------------------------------------
+
+    def _strata(self) -> list[Stratum]:
+        """The weight classes of every client; without a weight column the clients."""
+        names = self.source.clients
+        if self.source.weight is None:
+            return [Stratum(name, name, None) for name in names]
+        tallies = {names[code]: client.tally for code, client in self._clients.items()}
+        for name in [name for name, tally in tallies.items() if not tally.bins]:
+            if self.checked:
+                raise DataError(f"all records of client {name!r} have the weight 0. Leave this client out.")
+            del tallies[name]
+        if isinstance(self.classes, AgreedClass):
+            return [agreed_stratum(self.classes, names)]
+        return name_strata(weight_classes(tallies, self.classes))
+
+    def _put_in_order(self, code: int, parts: list[_Part], final: SpillBuffer) -> None:
+        """Put a client's rows in order, all at once or, if they are many, by the first byte of their tags."""
+        holder, records = self.source.clients[code], self._gathered.count(code)
+        if 0 < records <= self.memory_rows:
+            rows = self._gathered.take_all(code)
+            self._finish(parts, rows, self._tags(holder, rows, 0), final)
+            return
+        buckets, read = self._buffer(), 0
+        for rows in self._gathered.take(code, BATCH_ROWS):
+            tags = self._tags(holder, rows, read)
+            read += len(rows)
+            order, spans = grouped((tags >> np.uint64(56)).astype(np.uint8))
+            buckets.add(np.column_stack([rows, tags])[order], spans)
+        for label in buckets.labels:
+            rows = buckets.take_all(label)
+            self._finish(parts, rows[:, :-1], rows[:, -1], final)
+
+    def _tags(self, holder: str, rows: Words, read: int) -> Words:
+        """The tags of a client's rows, of which so many were read before: each belongs to the row as it was read."""
+        if self.arriving:
+            return person_words(self._key("order", "arriving"), rows[:, -2])
+        key = self._key("order", holder)
+        return words_at(key, read, len(rows)) if self.person_key is None else words_of(key, rows[:, -1])
+
+    def _finish(self, parts: list[_Part], rows: Words, tags: Words, final: SpillBuffer) -> None:
+        """Put rows in the order of their tags, and give each class its own that take part."""
+        by_person = self.person_key is not None
+        order = by_tag(tags, rows[:, -1] if by_person else None)
+        if self.source.weight is None:
+            (part,) = parts
+            kept = rows[order][:, :2] if by_person else rows.ravel()[order][:, np.newaxis]
+            part.add(final, kept)
+            return
+        names = () if by_person else (parts[0].stratum.holder,)
+        draws = person_words(self._key("thinning", *names), rows[:, -2] if by_person else tags)[order]
+        rows = rows[order]
+        weights = rows[:, 1].view(np.float64)
+        for part in parts:
+            low, high, *_ = part.stratum.weights or (0.0, math.inf)
+            own = np.flatnonzero((weights >= low) & (weights <= high))
+            own = own[takes_part(weights[own], high, draws[own])]
+            part.add(final, rows[own][:, [0, 2] if by_person else [0]])
+
+    # -- digests -------------------------------------------------------------------------------------------------
+
+    def _content(self, client: _Client, part: _Part, strata: list[Stratum]) -> Content:
+        stratum, structure = part.stratum, self._structure(strata)
+        own = structure + stratum.name.encode("utf-8", "surrogateescape") if structure else b""
+        people = client.people.digest() + (self._whole if self.person_key is not None else b"")
+        return Content(
+            column=self.source.column,
+            by_person=self.person_key is not None,
+            values_digest=client.values.digest(),
+            splits=self._splits(stratum.holder, client, structure),
+            client=stratum.name,
+            holder=stratum.holder,
+            digest=self._hash(client.values.digest() + people + own).digest(),
+            records=part.records,
+            person_column=self.source.person,
+            person_key=self.person_key,
+        )
+
+    @cached_property
+    def _whole(self) -> bytes:
         """Which records stand for their people depends on the whole file, so every client's digest does."""
-        for name, client in zip(self.source.clients, self._clients, strict=True):
-            self._whole.update(repr(name).encode() + client.values.digest() + client.people.digest())
-        return self._whole.digest()
+        each = (client.values.digest() + client.people.digest() for client in self._clients.values())
+        return self._hash(b"".join((self._holders.digest(), *each))).digest()
 
-    def _splits(self, name: str, client: _ClientRows, structure: bytes) -> tuple[SplitId, ...]:
+    def _structure(self, strata: list[Stratum]) -> bytes:
+        """Who is in which class, and who takes part, follow from the weights and the classes' bounds."""
+        if self.source.weight is None:
+            return b""
+        bounds: object = [(stratum.name, stratum.weights and stratum.weights[:2]) for stratum in strata]
+        if isinstance(self.classes, AgreedClass):
+            bounds = self.classes.every  # each of them is read by itself
+        text = repr(bounds).encode("utf-8", "surrogateescape")
+        weights = b"".join(client.weights.digest() for client in self._clients.values())
+        return self._hash(b"weights" + text + weights).digest()
+
+    def _splits(self, name: str, client: _Client, structure: bytes) -> tuple[SplitId, ...]:
         """This column as a part of the whole one, and as a whole by itself, divided by weight or not (`structure`).
 
         And as a part of the text it is read from: other numbers read from the same text are another split of it.
@@ -480,7 +460,7 @@ class _Shuffle:
         people = structure + (b"people" if self.person_key is not None else b"records")
         alone = self._hash(b"alone" + people + name.encode("utf-8", "surrogateescape")).digest()
         itself = (client.values.digest(), alone)
-        whole = (self._source_values.digest(), self._hash(people + self._holders.digest()).digest())
+        whole = (self._values.digest(), self._hash(people + self._holders.digest()).digest())
         splits = (itself,) if len(self._clients) == 1 else (whole, itself)
         if self._texts is None:
             return splits
@@ -488,21 +468,20 @@ class _Shuffle:
         return *splits, (text, self._hash(b"read" + b"".join(splits[0])).digest())
 
 
-def one_each(people: Columns, choice: Words) -> NDArray[np.intp]:
-    """One row per person, the one with the smallest tag of a keyed stream over the rows, in the order of the rows.
+def one_each(people: Words, choice: Words) -> NDArray[np.intp]:
+    """One row per person, the one with the smallest word of a keyed stream over the rows, in the order of the rows.
 
     Each of a person's rows, across all clients, is equally likely, whatever the values are, and the same key chooses
     the same again.
 
     >>> import numpy as np
     >>> words = lambda *numbers: np.array(numbers, dtype=np.uint64)
-    >>> one_each((words(5, 7, 5, 7), words(0, 0, 0, 1)), words(9, 1, 3, 2)).tolist()
+    >>> one_each(words(5, 7, 5, 9), words(9, 1, 3, 2)).tolist()
     [1, 2, 3]
     """
-    high, low = people
-    order = np.lexsort((choice, low, high))
+    order = np.lexsort((choice, people))
     first = np.ones(len(order), dtype=np.bool_)
-    first[1:] = (high[order][1:] != high[order][:-1]) | (low[order][1:] != low[order][:-1])
+    first[1:] = people[order][1:] != people[order][:-1]
     return np.sort(order[first])
 
 
@@ -524,17 +503,3 @@ def check_column(column: ShuffledColumn, missing: Missing, minimum: int = 2) -> 
             f"{content} has fewer than {minimum} usable records. One record gives no quantile: merge this client with "
             "another, leave it out, or name no client column, so that all records are one client's."
         )
-
-
-def _by_client(codes: Words, clients: int) -> Iterator[tuple[int, slice | NDArray[np.intp]]]:
-    """Each client's rows, in their order."""
-    if clients == 1:
-        if len(codes):
-            yield 0, slice(None)
-        return
-    order = np.argsort(codes.astype(np.uint16) if clients <= 1 << 16 else codes, kind="stable")
-    ends = np.cumsum(np.bincount(codes.astype(np.intp), minlength=clients))
-    for code in range(clients):
-        start = int(ends[code - 1]) if code else 0
-        if ends[code] > start:
-            yield code, order[start : ends[code]]

@@ -1,18 +1,15 @@
-"""Parts of a table on their way through a shuffle: rows of 64-bit words, in memory or on disk.
+"""Rows of 64-bit words on their way through a shuffle, in memory or on disk.
 
 A spill file is private: of mode 0600 and without a name (`tempfile.TemporaryFile`), so that the space comes back when
-the process ends, however it ends. Keys of rows are random tags or keyed hashes and are written as they are; everything
-else is hidden under a key stream whose key never leaves memory, so that what a disk keeps of the file after a crash
-reveals no value.
+the process ends, however it ends. All of it is hidden under a key stream whose key never leaves memory, so that what a
+disk keeps of the file after a crash reveals no value. The file only grows: no word of the stream hides two words.
 """
 
 import errno
 import os
 import secrets
 import tempfile
-from bisect import bisect_left
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,48 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.client.ledger.integrity import KEY_BYTES
-from privatile.client.order.tags import words_at
+from privatile.client.order.tags import Words, words_at
 from privatile.errors import DataError
-
-Words = NDArray[np.uint64]
-
-Columns = tuple[Words, ...]
-"""Columns of equal length; the first is the key."""
-
-HEAD_BITS = 16
-"""Parts are sorted by the first 16 bits of their key: numpy sorts 16-bit integers by radix, nine times faster."""
-
-HEADS = 1 << HEAD_BITS
-
-
-class Part:
-    """Rows sorted by the head of their key, ties in their order: in memory, or column after column in a spill file."""
-
-    def __init__(self, columns: Columns) -> None:
-        order = np.argsort((columns[0] >> np.uint64(64 - HEAD_BITS)).astype(np.uint16), kind="stable")
-        self.rows, self._width = len(order), len(columns)
-        self._columns = tuple(column[order] for column in columns)
-        self._file: SpillFile | None = None
-
-    def spill(self, file: "SpillFile") -> None:
-        """Move the rows from memory into a file."""
-        self._offset = file.write(self._columns)
-        self._file, self._columns = file, ()
-
-    def find(self, head: int) -> int:
-        """How many rows have a head below `head`."""
-        return bisect_left(
-            range(self.rows), head, key=lambda row: int(self._read(0, row, row + 1)[0]) >> (64 - HEAD_BITS)
-        )
-
-    def read(self, start: int, stop: int) -> Columns:
-        """The rows from `start` up to `stop`."""
-        return tuple(self._read(column, start, stop) for column in range(self._width))
-
-    def _read(self, column: int, start: int, stop: int) -> Words:
-        if self._file is None:
-            return self._columns[column][start:stop]
-        return self._file.read(self._offset + 8 * (self.rows * column + start), stop - start, hidden=column > 0)
 
 
 def spill_folder() -> Path:
@@ -70,6 +27,26 @@ def spill_folder() -> Path:
     if os.environ.get("TMPDIR") or not (large.is_dir() and os.access(large, os.W_OK)):
         return Path(tempfile.gettempdir())
     return large
+
+
+Span = tuple[int, int, int]
+"""A label, and from where to where its rows stand."""
+
+
+def grouped(labels: NDArray[np.integer[Any]]) -> tuple[NDArray[np.intp] | slice, list[Span]]:
+    """An order that brings rows of one label together, and where they then stand; labels are of 16 bits at most.
+
+    >>> order, spans = grouped(np.array([7, 2, 7], dtype=np.uint8))
+    >>> list(order), spans
+    ([1, 0, 2], [(2, 0, 1), (7, 1, 3)])
+    """
+    counts = np.bincount(labels)
+    present = np.flatnonzero(counts)
+    stops = np.cumsum(counts[present])
+    spans = list(zip(present.tolist(), (stops - counts[present]).tolist(), stops.tolist(), strict=True))
+    if len(spans) < 2:
+        return slice(None), spans
+    return np.argsort(labels.astype(np.uint8 if len(counts) <= 1 << 8 else np.uint16), kind="stable"), spans  # by radix
 
 
 class SpillFile:
@@ -96,35 +73,34 @@ class SpillFile:
             self.close()
         return DataError(
             f"the column is shuffled through a temporary file in {self._where}, and {why}. Nothing was answered. "
-            "Free some space (16 bytes per record, 80 with a person column, up to 56 more with a weight column), or "
+            "Free some space (up to 40 bytes per record, 112 with a person column, 24 more with a weight column), or "
             "set TMPDIR to a folder with more."
         )
 
-    def write(self, columns: Columns) -> int:
-        """Append columns, all but the first hidden; the offset of the first."""
-        start = self._end
-        for place, column in enumerate(columns):
-            if place:
-                column = column ^ words_at(self._key, self._end // 8, len(column))
-            view = np.ascontiguousarray(column).view(np.uint8).data
-            while view:
-                written = self._call(os.pwrite, self._file.fileno(), view, self._end)
-                self._end += written
-                view = view[written:]
-        return start
-
-    def read(self, offset: int, count: int, *, hidden: bool) -> Words:
-        """`count` words from `offset`, which were hidden or not."""
-        first = offset // 8
-        words = np.empty(count, dtype=np.uint64)
-        view = words.view(np.uint8).data
+    def write(self, rows: Words) -> int:
+        """Append words; the number of the first one in the file."""
+        first = self._end
+        view = (np.ravel(rows) ^ words_at(self._key, first, rows.size)).view(np.uint8).data
+        at = 8 * first
         while view:
-            count_read = self._call(os.preadv, self._file.fileno(), [view], offset)
+            written = self._call(os.pwrite, self._file.fileno(), view, at)
+            at += written
+            view = view[written:]
+        self._end = first + rows.size
+        return first
+
+    def read(self, first: int, count: int) -> Words:
+        """`count` words from number `first` on."""
+        words = np.empty(count, dtype=np.uint64)
+        view, at = words.view(np.uint8).data, 8 * first
+        while view:
+            count_read = self._call(os.preadv, self._file.fileno(), [view], at)
             if count_read == 0:
                 raise self._failure(errno.EIO)
-            offset += count_read
+            at += count_read
             view = view[count_read:]
-        return words ^ words_at(self._key, first, count) if hidden else words
+        words ^= words_at(self._key, first, count)
+        return words
 
     def close(self) -> None:
         """Give the space back."""
@@ -135,52 +111,79 @@ class SpillFile:
         self.close()
 
 
-class Shelf:
-    """Parts by label: in memory up to `memory_rows` rows in all, in one spill file beyond."""
+class Extent:
+    """Rows that lie together, in memory or in a spill file."""
 
-    def __init__(self, memory_rows: int, folder: Path | None = None) -> None:
-        self._memory_rows = memory_rows
+    def __init__(self, rows: Words) -> None:
+        self._rows: Words | None = rows
+        self.records, self._width = rows.shape
+
+    def spill(self, file: SpillFile) -> None:
+        """Move the rows from memory into a file."""
+        if self._rows is not None:
+            self._file, self._first, self._rows = file, file.write(self._rows), None
+
+    def read(self, start: int, stop: int) -> Words:
+        """The rows from `start` up to `stop`."""
+        if self._rows is not None:
+            return self._rows[start:stop]
+        words = self._file.read(self._first + self._width * start, self._width * (stop - start))
+        return words.reshape(-1, self._width)
+
+
+class SpillBuffer:
+    """Rows by label, those of a label as they were added: in memory up to `memory_words` in all, else in one file."""
+
+    def __init__(self, memory_words: int, folder: Path | None = None) -> None:
+        self._memory_words = memory_words
         self._folder = folder
-        self._rows = 0
+        self._words = 0
+        self._waiting: list[Extent] = []
         self._file: SpillFile | None = None
-        self._parts: dict[str, list[Part]] = {}
+        self._places: dict[int, list[tuple[Extent, int, int]]] = {}
 
-    def add(self, label: str, columns: Columns) -> None:
-        """Keep these rows under `label`."""
-        part = Part(columns)
-        self._parts.setdefault(label, []).append(part)
-        self._rows += part.rows
-        if self._file is not None:
-            part.spill(self._file)
-        elif self._rows > self._memory_rows:
-            self._file = SpillFile(self._folder)
-            for each in chain.from_iterable(self._parts.values()):
+    def add(self, rows: Words, spans: Iterable[Span]) -> None:
+        """Keep rows that `grouped` has brought together by label."""
+        extent = self.keep(rows)
+        for label, start, stop in spans:
+            self._places.setdefault(label, []).append((extent, start, stop))
+
+    def keep(self, rows: Words) -> Extent:
+        """Keep rows as they are."""
+        extent = Extent(rows)
+        self._words += rows.size
+        self._waiting.append(extent)
+        if self._words > self._memory_words:
+            self._file = self._file or SpillFile(self._folder)
+            for each in self._waiting:
                 each.spill(self._file)
+            self._waiting.clear()
+        return extent
 
-    def take(self, label: str) -> "Buckets":
-        """The parts under `label`, which leave the shelf."""
-        return Buckets(self._parts.pop(label, []), in_memory=self._file is None)
+    @property
+    def labels(self) -> list[int]:
+        """The labels, in their order."""
+        return sorted(self._places)
 
+    def count(self, label: int) -> int:
+        """How many rows a label has."""
+        return sum(stop - start for _, start, stop in self._places.get(label, ()))
 
-class Buckets:
-    """Rows divided by the head of their key into buckets of about equal size, small enough to be loaded."""
+    def take(self, label: int, size: int) -> Iterator[Words]:
+        """The rows of a label in pieces of about `size`; they leave the buffer, and no more are added to it."""
+        self._waiting.clear()
+        pieces: list[Words] = []
+        rows = 0
+        for extent, start, stop in self._places.pop(label, ()):
+            pieces.append(extent.read(start, stop))
+            rows += stop - start
+            if rows >= size:
+                yield np.concatenate(pieces)
+                pieces, rows = [], 0
+        if pieces:
+            yield np.concatenate(pieces)
 
-    def __init__(self, parts: list[Part], *, in_memory: bool) -> None:
-        self._parts = parts
-        self._in_memory = in_memory
-        self._edges: list[list[int]] = []
-
-    def divide(self, bucket_rows: int) -> list[int]:
-        """Choose the buckets; the number of rows in each. What is in memory stays in one piece."""
-        rows = sum(part.rows for part in self._parts)
-        wanted = 1 if self._in_memory else min(HEADS, -(-rows // bucket_rows))
-        count = 1 << max(0, wanted - 1).bit_length()
-        heads = [HEADS // count * edge for edge in range(count + 1)]
-        self._edges = [[part.find(head) for head in heads] for part in self._parts]
-        return [sum(edges[k + 1] - edges[k] for edges in self._edges) for k in range(count)]
-
-    def load(self, bucket: int) -> Columns:
-        """All rows of a bucket, each part's in their order."""
-        pairs = zip(self._parts, self._edges, strict=True)
-        pieces = [part.read(edges[bucket], edges[bucket + 1]) for part, edges in pairs]
-        return pieces[0] if len(pieces) == 1 else tuple(np.concatenate(column) for column in zip(*pieces, strict=True))
+    def take_all(self, label: int) -> Words:
+        """All rows of a label."""
+        (rows,) = self.take(label, self.count(label))
+        return rows

@@ -32,12 +32,9 @@ from privatile.client.sources.csv import (
 from privatile.client.sources.numbers import from_arrow, not_numeric
 from privatile.client.sources.people import MISSING_IDENTIFIERS
 from privatile.client.sources.source import (
-    MOST_CLIENTS,
     Batch,
     Source,
     Texts,
-    cell_name,
-    cell_of,
     copied,
     unknown_column,
 )
@@ -186,9 +183,6 @@ class FileSource(Source):
         """All rows, in the order of the file."""
         self._refuse_copied_columns()
         selected = self._number(self.column)
-        if self.keys:
-            self._find_clients()
-        known = len(self.clients)
         selected += [self._text(name) for name in self.keys]
         selected += [] if self.person is None else [self._identifier(self.person)]
         selected += [] if self.weight is None else self._number(self.weight)
@@ -206,8 +200,6 @@ class FileSource(Source):
             batch = batch._replace(texts=texts)
             if self.keys:
                 batch = batch._replace(codes=self._codes_of(names))
-                if len(self.clients) > known:
-                    raise DataError(f"{self._path} changed while it was read. Start again when it is complete.")
             yield batch
 
     def _codes_of(self, columns: Sequence[Any]) -> np.ndarray[Any, Any]:
@@ -270,14 +262,6 @@ class FileSource(Source):
         """Whether a row meets a condition; the search stops at the first one."""
         relation = self._run(f"SELECT 1 FROM {self._sql} WHERE {condition} LIMIT 1")
         return bool(self._safely(relation.fetchall))
-
-    def _find_clients(self) -> None:
-        """Number the clients in the order of their names: digests of earlier runs rely on it."""
-        texts = ", ".join(self._text(name) for name in self.keys)
-        relation = self._run(f"SELECT DISTINCT {texts} FROM {self._sql} LIMIT {MOST_CLIENTS + 1}")
-        cells = {cell_of(row, self.keys, self.client): row for row in self._safely(relation.fetchall)}
-        for cell in sorted(cells, key=lambda cell: cell_name(cell, {})):
-            self.code(cells[cell])
 
     def _text(self, name: str) -> str:
         """A client's column as text; whole floats read as integers, as everywhere."""

@@ -1,8 +1,4 @@
-"""The privacy audit: real client processes, planted files, and what their answers and files give away.
-
-Whether a planted value is in anything that a process wrote or sent.
-
-The privacy audit: real client processes, planted files, and what their answers and their files give away.
+"""The privacy audit: real client processes, planted files, and what their answers and their files give away.
 
     answers  is every question answered: silence may depend on the truth
     ratio    is the likelihood ratio of a report e^ε, no more and no less, within exact confidence bounds
@@ -29,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from privatile.core.messages import Question
-from privatile.federation.audit.checks import Finding, Transcript, answered, judge, silent
+from privatile.core.text import counted
+from privatile.federation.audit.checks import Finding, judge, silent
 from privatile.federation.audit.plan import ONCE_RECORDS, PARTS, Plan, PlantedFile, Sitting, make_plan
 from privatile.federation.audit.session import FILE, Session, alone, open_session
 from privatile.federation.audit.statistics import Counts
@@ -115,16 +112,14 @@ class Audit:
         """One line per question, the verdict, and what an audit cannot find."""
         lines = [f"{'ok' if one.passed else 'FAILS':5}  {one.name:8} {one.text}" for one in self.findings]
         verdict = "passes" if self.passed else "does not pass"
-        numbers = (
-            "" if alone() else " Process numbers differed between sittings: coins seeded with them were not tested."
-        )
-        verdict = f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports.{numbers}"
+        verdict = f"The client {verdict}: epsilon {self.epsilon:g}, {self.reports:,} reports."
+        if not alone():
+            verdict += " Process numbers differed between sittings: coins seeded with them were not tested."
         return "\n".join([*lines, verdict, WHAT_IS_FOUND, WHAT_IS_NOT_FOUND])
 
 
 class _SilenceError(Exception):
-    def __init__(self, finding: Finding) -> None:
-        self.finding = finding
+    """Its one argument is the finding."""
 
 
 def own_client() -> list[str]:
@@ -162,16 +157,14 @@ class _Auditor:
         try:
             once = await self._hold_all()
         except _SilenceError as silence:
-            return self._audit([silence.finding])
+            return self._audit([*silence.args])
         self.say("comparing the counts with honest coins")
-        transcript: Transcript = self.counts
-        findings = [answered(transcript), *judge(self.plan, transcript, np.random.default_rng())]
-        return self._audit([*findings, *once])
+        answered = Finding("answers", True, f"every question was answered, by {counted(len(self.counts), 'client')}")
+        return self._audit([answered, *judge(self.plan, self.counts, np.random.default_rng()), *once])
 
     def _audit(self, findings: list[Finding]) -> Audit:
-        return Audit(
-            self.plan.epsilon, self.reports, (*findings, find_quiet(self.folder, self.plan.files, self.received))
-        )
+        quiet = find_quiet(self.folder, self.plan.files, self.received)
+        return Audit(self.plan.epsilon, self.reports, (*findings, quiet))
 
     async def _hold_all(self) -> list[Finding]:
         """All sittings of the plan; whether records answer once."""
@@ -242,10 +235,8 @@ class _Auditor:
         again = Sitting("again", type(study).from_dict(plain), self.plan.long.column, self.plan.long.asks)
         sites = self.folder / "long" / "sites"
         async with open_session(self.folder / "again", again, self.command, sites=sites) as session:
-            questions = {
-                site: (Question(again.study.run, 1, again.study.asked_levels[1], asks.file.middle, total // 2),)
-            }
-            if await session.ask(questions, patience=10.0):
+            question = Question(again.study.run, 1, again.study.asked_levels[1], asks.file.middle, total // 2)
+            if await session.ask({site: (question,)}, patience=10.0):
                 text = f"all {total:,} records had answered, and yet another study was answered"
                 return Finding("once", False, text)
             self.received += session.received

@@ -1,9 +1,5 @@
 """The checks of an audit: what a client answered beside what honest coins give, and the findings in words.
 
-All questions of a plan side by side, and the groups of them that are tested.
-
-The checks of an audit: each compares what a client answered with what honest coins give.
-
 A check is a list of tests, each with an exact probability (`scores`). The check fails where its smallest probability,
 times the number of its tests, is at most the check's share of the false alarms. All shares together are at most
 1 in 1,000: an honest client fails an audit no more often than that (`studies/audit/power.py` measures it).
@@ -21,14 +17,12 @@ times the number of its tests, is at most the check's share of the false alarms.
               a count may hold one bit of a person
 
 Arrays have one row per audit, so that the same functions measure the power of the checks on many simulated audits.
-
-What the counts of an audit show: findings, in words, each with the check that made it.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
@@ -157,19 +151,6 @@ Transcript = Mapping[tuple[str, str], Counts]
 Test = tuple[str, Floats]
 """What was tested, in words, and the probability of something at least as strange, per audit."""
 
-SHARES = {
-    "share": 1.25e-4,
-    "spread": 1.25e-4,
-    "shape": 0.75e-4,
-    "sums": 0.75e-4,
-    "sequence": 0.75e-4,
-    "shared": 1.0e-4,
-    "repeat": 1.0e-4,
-    "study": 0.5e-4,
-    "parity": 0.5e-4,
-}
-"""How often an honest client may fail each check. Together 0.775 in 1,000; the ratio has 0.2, `whole` the rest."""
-
 FEWEST = 4
 """A group with fewer counts is not tested by itself."""
 
@@ -212,8 +193,8 @@ def run_checks(plan: Plan, transcript: Transcript, rng: np.random.Generator) -> 
     counts = np.concatenate([transcript[key] for key in table.rows], axis=1)
     found = _Scores(table, counts, count_scores(counts, table.length, table.shares, rng), rng)
     results = []
-    for name, share in SHARES.items():
-        tests = list(TESTS[name](found))
+    for name, (share, check) in CHECKS.items():
+        tests = list(check(found))
         if not tests:  # of a part that was left out
             continue
         chances = np.stack([chance for _, chance in tests], axis=1)
@@ -351,10 +332,6 @@ def _shared(found: _Scores) -> Iterator[Test]:
             yield from _pairs(f"sitting {sitting}, two sites", found, one_, two_)
 
 
-def _repeat(found: _Scores) -> Iterator[Test]:
-    yield from _compared(found, "copy", "the same study twice")
-
-
 def _study(found: _Scores) -> Iterator[Test]:
     yield from _compared(found, "other", "another study")
     rows = found.table.rows
@@ -426,18 +403,19 @@ def _remainder(table: Table, first: Indices, second: Indices, modulus: int, rest
     return np.asarray(np.clip(total.real / modulus, 0.0, 1.0))
 
 
-TESTS: Mapping[str, Callable[[_Scores], Iterator[Test]]] = {
-    "share": _share,
-    "spread": _spread,
-    "shape": _shape,
-    "sums": _sums,
-    "sequence": _sequence,
-    "shared": _shared,
-    "repeat": _repeat,
-    "study": _study,
-    "parity": _parity,
+CHECKS: Mapping[str, tuple[float, Callable[[_Scores], Iterator[Test]]]] = {
+    "share": (1.25e-4, _share),
+    "spread": (1.25e-4, _spread),
+    "shape": (0.75e-4, _shape),
+    "sums": (0.75e-4, _sums),
+    "sequence": (0.75e-4, _sequence),
+    "shared": (1.0e-4, _shared),
+    "repeat": (1.0e-4, partial(_compared, sitting="copy", words="the same study twice")),
+    "study": (0.5e-4, _study),
+    "parity": (0.5e-4, _parity),
 }
-
+"""How often an honest client may fail each check, and its tests. Together 0.775 in 1,000; the ratio has 0.2, `whole`
+the rest."""
 
 WHOLE_SHARE = 0.25e-4
 """How often an honest client may fail `whole`."""
@@ -509,8 +487,3 @@ def ratio_finding(epsilon: float, bounds: tuple[tuple[float, float], tuple[float
     least = math.log(max(bounds[0][0], bounds[1][0], 1.0))
     text = f"e^epsilon = {limit:.4f}; measured, for a report of 1 and of 0: {measured}; epsilon is at least {least:.4f}"
     return Finding("ratio", all(low <= limit <= high for low, high in bounds), text)
-
-
-def answered(transcript: Mapping[tuple[str, str], object]) -> Finding:
-    """Every question was answered."""
-    return Finding("answers", True, f"every question was answered, by {counted(len(transcript), 'client')}")

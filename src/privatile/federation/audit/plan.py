@@ -304,24 +304,11 @@ def make_plan(
     """
     maker = _Maker(epsilon, RandomizedResponse.from_epsilon(epsilon).truth_rate, rng, rounds)
     first = maker.first()
+    copy = Sitting("copy", first.study, first.column, first.asks)
     spread, _, equal, _ = first.asks
-    other = Sitting(
-        "other",
-        maker.study_like(first.study, spread, equal),
-        first.column,
-        {site: first.asks[site] for site in (spread, equal)},
-    )
-    return Plan(
-        epsilon,
-        maker.rate,
-        first,
-        Sitting("copy", first.study, first.column, first.asks),
-        other,
-        maker.local(),
-        maker.whole(),
-        maker.long(off),
-        parts,
-    )
+    like_first = maker.study_like(first.study, spread, equal)
+    other = Sitting("other", like_first, first.column, {site: first.asks[site] for site in (spread, equal)})
+    return Plan(epsilon, maker.rate, first, copy, other, maker.local(), maker.whole(), maker.long(off), parts)
 
 
 def reports_for_ratio(rate: float, off: float) -> int:

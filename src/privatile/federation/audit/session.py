@@ -1,9 +1,4 @@
-"""The auditor as coordinator of real client processes: a study, planted files, questions and a kill.
-
-The audited program as a process: its folder, its environment, its output.
-
-The auditor as coordinator of one or more client processes: a study, planted files, questions and counts.
-"""
+"""The auditor as coordinator of real client processes: a study, planted files, questions, counts and a kill."""
 
 import asyncio
 import contextlib
@@ -27,7 +22,7 @@ from privatile.federation.setup.invitation import read_enrolment, read_invitatio
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
-from privatile.federation.wire import LARGEST_ANSWER, AnswerMessage, AskMessage, Hello, Welcome, read_message
+from privatile.federation.wire import LARGEST_ANSWER, Hello, RoundAnswers, RoundQuestions, Welcome, read_message
 from privatile.run.files import replace_file
 
 FILE = "data.csv"
@@ -51,12 +46,6 @@ def alone() -> tuple[str, ...]:
     return ()
 
 
-def data_arguments(folder: Path, column: str, *, people: bool) -> list[str]:
-    """The arguments that name the planted file, its column, and the column of people where the client is told so."""
-    found = ["--source", str(folder / FILE), "--value", column]
-    return [*found, "--person", PERSON] if people else found
-
-
 def start_process(folder: Path, command: Sequence[str]) -> Running:
     """Start a process, with what a process needs to start and nothing else of this one's environment."""
     home = folder / "home"
@@ -67,12 +56,7 @@ def start_process(folder: Path, command: Sequence[str]) -> Running:
     environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(Path.cwd())])
     with (folder / "output.log").open("ab") as file:
         return subprocess.Popen(
-            [*alone(), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            cwd=home,
-            env=environment,
+            [*alone(), *command], stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=home, env=environment
         )
 
 
@@ -99,7 +83,8 @@ class Client:
     def start(self) -> None:
         """Start the process."""
         arguments = [str(self.invitation), "--site", str(self.folder), "--yes", "--verbose"]
-        arguments += data_arguments(self.folder, self.column, people=self.people)
+        arguments += ["--source", str(self.folder / FILE), "--value", self.column]
+        arguments += ["--person", PERSON] if self.people else []
         self.process = start_process(self.folder, [*self.command, *arguments])
 
     def end(self) -> None:
@@ -153,7 +138,7 @@ class Session:
         self._answers = {name: loop.create_future() for name in questions}
         waiting = set(self._answers.values())
         until = loop.time() + patience
-        await self.port.ask(AskMessage.of(self._study.digest, questions).pack(self._key))
+        await self.port.ask(RoundQuestions.of(self._study.digest, questions).pack(self._key))
         # A client that has ended will not answer: no need to wait for it.
         while waiting and loop.time() < until and all(self.clients[name].runs for name in questions):
             _, waiting = await asyncio.wait(waiting, timeout=0.25)
@@ -166,7 +151,7 @@ class Session:
         with contextlib.suppress(PrivatileError):
             message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
             waiting, asked = self._answers.get(client), self._asked.get(client, ())
-            if isinstance(message, AnswerMessage) and waiting is not None and not waiting.done():
+            if isinstance(message, RoundAnswers) and waiting is not None and not waiting.done():
                 waiting.set_result(tuple(one.ones for one in message.answers_to(asked, open_ended=False)))
 
     async def _on_hello(self, client: str, payload: bytes) -> None:

@@ -18,9 +18,9 @@ from privatile.federation.coordinator.intake import OTHER_VERSION, TWO_HOLDERS, 
 from privatile.federation.coordinator.journal import Journal, PendingNotes
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progress, facts
 from privatile.federation.study import FederationStudy, shared_out
-from privatile.federation.wire import AskMessage, Notice, State
+from privatile.federation.wire import Notice, RoundQuestions, State
 from privatile.records.keys import KeyPair
-from privatile.run.coordinator import Coordinator, Track, has_interval
+from privatile.run.coordinator import Coordinator, Track
 from privatile.run.rounds import (
     IMPOSSIBLE_SHARE,
     OpenRound,
@@ -32,14 +32,11 @@ from privatile.run.rounds import (
     must_wait_for,
     wakes_at,
 )
-from privatile.run.state import KINDS, silent_rounds
+from privatile.run.state import KINDS, event_tone, log_level, silent_rounds
 
 log = logging.getLogger("privatile.federation.coordinator")
 
 End = Literal["finished", "stopped", "aborted"]
-
-GOOD_NEWS = ("finished", "resumed", "broker back", "started", "stopped")
-"""Events that nobody has to act on."""
 
 MAX_GRACE = 10.0
 """Seconds that an open round waits for answers under way once it closes: a late one is spent and not counted."""
@@ -126,7 +123,7 @@ class CoordinatorCore:
         if not self.intake.is_open and (questions := self._questions()):
             self.intake.open(questions)
             self._opened = now
-            self.asked = AskMessage.of(self.study.digest, questions).pack(self._key)
+            self.asked = RoundQuestions.of(self.study.digest, questions).pack(self._key)
         return self.asked if self.intake.is_open else b""
 
     def _questions(self) -> dict[str, tuple[Question, ...]]:
@@ -327,8 +324,7 @@ class CoordinatorCore:
     def record(self, kind: str, text: str, client: str | None = None, number: int | None = None) -> None:
         """Write an event to the journal and the log."""
         self.journal.note(kind, text, client, number)
-        level = logging.INFO if kind in GOOD_NEWS else logging.WARNING
-        log.log(level, kind, extra=facts(reason=text, client=client, round=number))
+        log.log(log_level(event_tone(kind)), kind, extra=facts(reason=text, client=client, round=number))
 
     def record_some(self, kind: str, text: str, client: str | None = None) -> None:
         """The same for what others can cause again and again: not every one is written."""
@@ -358,7 +354,7 @@ class CoordinatorCore:
         for kind in KINDS:
             self.metrics.set("alarms", kinds[kind], kind=kind)
         done = self.coordinator.done
-        if done == self._measured or not has_interval(self.coordinator.tracks):
+        if done == self._measured or not self.coordinator.has_interval:
             return
         self._measured = done
         for result in self.coordinator.results():

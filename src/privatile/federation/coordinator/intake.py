@@ -23,17 +23,18 @@ Every payload on a client's answer subject gets one verdict:
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from privatile.core.messages import Question
+from privatile.core.messages import Position, Question
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire import (
     LARGEST_ANSWER,
-    AnswerMessage,
     Hello,
-    Link,
+    LevelCount,
     Message,
+    RoundAnswers,
+    Signed,
     Welcome,
     read_message,
     unquoted,
@@ -100,25 +101,13 @@ class Verdict(NamedTuple):
     """The round that the payload is an answer to, as its client has signed it; None for anything else."""
 
 
-class Accepted(NamedTuple):
-    """A client's counts for the round and the evidence behind them."""
-
-    ones: tuple[int, ...]
-    ledger: Link
-    signer: str
-    """The key that was valid when the answer came in: it may be replaced or revoked before the round closes."""
-    signature: bytes
-    lengths: tuple[int, ...] = ()
-    """How many records took part, per level."""
-
-
 class LateLink(NamedTuple):
     """How far a client's ledger has come by answers that were too late to count.
 
     A ledger from before them is an older copy, though every count is in it.
     """
 
-    link: Link | None
+    link: Position | None
     since: int
     """The round in which the ledger was restored, 0 for never: answers up to that one are of the lost ledger."""
 
@@ -127,7 +116,7 @@ class Greeting(NamedTuple):
     """The reply to a hello, and the link from which a restored ledger continues, where the hello declared one."""
 
     welcome: Welcome
-    restored: Link | None
+    restored: Position | None
     fresh: bool
     """Whether the hello has signed the nonce of a welcome: then the client is there now."""
     other_version: bool = False
@@ -143,7 +132,7 @@ class AnswerIntake:
         self,
         study: str,
         signers: Mapping[str, str],
-        links: Mapping[str, Link] | None = None,
+        links: Mapping[str, Position] | None = None,
         quarantined: Mapping[str, str] | None = None,
         asked: Mapping[str, int] | None = None,
         late_links: Mapping[str, LateLink] | None = None,
@@ -167,7 +156,7 @@ class AnswerIntake:
         self._rejected: set[bytes] = set()
         """Digests of what was rejected, without the signatures: whoever has recorded a message may send it again."""
         self._questions: Mapping[str, Sequence[Question]] = {}
-        self._answers: dict[str, Accepted] = {}
+        self._answers: dict[str, Signed[RoundAnswers]] = {}
         self._nonces: dict[str, deque[str]] = {}
         """Nonces of the last welcomes of each client that no hello has echoed yet."""
         self._holders: dict[str, Holders] = {}
@@ -185,7 +174,7 @@ class AnswerIntake:
         return self._questions
 
     @property
-    def answers(self) -> Mapping[str, Accepted]:
+    def answers(self) -> Mapping[str, Signed[RoundAnswers]]:
         """What has been counted in the open round."""
         return self._answers
 
@@ -218,7 +207,7 @@ class AnswerIntake:
         before, late = self._links.get(client), self._late_links.get(client)
         if before is None or (late is not None and late.since > 0):
             return False
-        return self._answers[client].ledger.adds_only(len(self._questions[client]), before)
+        return self._answers[client].body.ledger.adds_only(len(self._questions[client]), before)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -230,20 +219,21 @@ class AnswerIntake:
 
     def counts(self) -> list[list[int | None]]:
         """Counts per level and client, in the questions' order; None where a client has not answered."""
-        answers = [self._answers.get(client) for client in self._questions]
-        levels = len(next(iter(self._questions.values())))
-        return [[None if answer is None else answer.ones[k] for answer in answers] for k in range(levels)]
+        return [[None if count is None else count.ones for count in level] for level in self._by_level()]
 
     def lengths(self) -> list[list[int]]:
         """How many records took part, per level and client; 0 where a client has not answered."""
+        return [[0 if count is None else count.length for count in level] for level in self._by_level()]
+
+    def _by_level(self) -> Iterator[list[LevelCount | None]]:
         answers = [self._answers.get(client) for client in self._questions]
-        levels = len(next(iter(self._questions.values())))
-        return [[0 if answer is None else answer.lengths[k] for answer in answers] for k in range(levels)]
+        for place in range(len(next(iter(self._questions.values()), ()))):
+            yield [None if answer is None else answer.body.counts[place] for answer in answers]
 
     def close(self, asked: Mapping[str, int] | None = None) -> None:
         """End the round: its counts are in the run's file. `asked` is by client what all rounds have asked so far."""
         self._asked = self._asked if asked is None else Counter(asked)
-        self._links.update((client, accepted.ledger) for client, accepted in self._answers.items())
+        self._links.update((client, one.body.ledger) for client, one in self._answers.items())
         self._questions, self._answers = {}, {}
 
     # -- answers -------------------------------------------------------------------------------------------------
@@ -270,8 +260,8 @@ class AnswerIntake:
             return Verdict("unsigned", str(error))
         except ProtocolError as error:
             message = error
-        verdict = self._judge(client, message, signer, payload.rpartition(b"\n")[2])
-        if isinstance(message, AnswerMessage) and message.study == self._study:
+        verdict = self._judge(client, message, signer, payload.rpartition(b"\n")[2].decode())
+        if isinstance(message, RoundAnswers) and message.study == self._study:
             verdict = verdict._replace(round=message.round)
             if verdict.outcome == "late" and message.client == client and client not in self._quarantined:
                 self._see_late(client, message)
@@ -296,7 +286,7 @@ class AnswerIntake:
         self._rejected.add(message)
         return known
 
-    def _judge(self, client: str, message: Message | ProtocolError, signer: str, signature: bytes) -> Verdict:
+    def _judge(self, client: str, message: Message | ProtocolError, signer: str, signature: str) -> Verdict:
         if not self.is_open:
             return Verdict("late")
         if client in self._quarantined:
@@ -306,7 +296,7 @@ class AnswerIntake:
             return Verdict("rejected", "this client is not part of the round")
         if isinstance(message, ProtocolError):
             return Verdict("rejected", str(message))
-        if not isinstance(message, AnswerMessage) or message.client != client:
+        if not isinstance(message, RoundAnswers) or message.client != client:
             return Verdict("foreign", "the message is not an answer of this client")
         if message.study != self._study or message.run != asked[0].run:
             return Verdict("foreign", "the answer belongs to another study or run")
@@ -317,41 +307,40 @@ class AnswerIntake:
                 "ahead", "the answer is to a later round: the run's file is an older copy, or this is untrue"
             )
         try:
-            answers = message.answers_to(asked, open_ended=self._open_ended)
+            message.answers_to(asked, open_ended=self._open_ended)
         except ProtocolError as error:
             return Verdict("rejected", unquoted(error))
-        ones, lengths = tuple(one.ones for one in answers), tuple(one.question.length for one in answers)
-        return self._enter(client, Accepted(ones, message.ledger, signer, signature, lengths))
+        return self._enter(client, Signed(message, signer, signature))
 
-    def _enter(self, client: str, accepted: Accepted) -> Verdict:
-        before = self._answers.get(client)
+    def _enter(self, client: str, answer: Signed[RoundAnswers]) -> Verdict:
+        before, ledger = self._answers.get(client), answer.body.ledger
         if before is not None:
-            if (before.ones, before.lengths, before.ledger) == (accepted.ones, accepted.lengths, accepted.ledger):
+            if (before.body.counts, before.body.ledger) == (answer.body.counts, ledger):
                 return Verdict("duplicate")
             return Verdict("forked", "two different answers to one round: two copies of its ledger are in use")
         seen = self._links.get(client)
-        if seen is not None and accepted.ledger.sequence <= seen.sequence:
+        if seen is not None and ledger.sequence <= seen.sequence:
             return Verdict(
                 "forked",
-                f"its ledger stands at entry {accepted.ledger.sequence}, but entry {seen.sequence} was seen before: "
+                f"its ledger stands at entry {ledger.sequence}, but entry {seen.sequence} was seen before: "
                 "it was restored from a backup (the site then says so: `privatile join … --restored`), or is one of "
                 "two copies",
             )
-        self._answers[client] = accepted
+        self._answers[client] = answer
         return Verdict("counted")
 
-    def _see_late(self, client: str, message: AnswerMessage) -> None:
+    def _see_late(self, client: str, message: RoundAnswers) -> None:
         before = self._late_links.get(client, LateLink(None, 0))
         if message.round > before.since and _further(message.ledger, before.link) == message.ledger:
             self._late_links[client] = LateLink(message.ledger, before.since)
 
-    def _shown_link(self, client: str) -> Link | None:
+    def _shown_link(self, client: str) -> Position | None:
         """The furthest link seen of a client's ledger, whether its answer counted or not."""
         accepted, late = self._answers.get(client), self._late_links.get(client)
-        seen = self._links.get(client) if accepted is None else accepted.ledger
+        seen = self._links.get(client) if accepted is None else accepted.body.ledger
         return _further(None if late is None else late.link, seen)
 
-    def relink(self, client: str, link: Link, number: int) -> None:
+    def relink(self, client: str, link: Position, number: int) -> None:
         """Go on from this link: the client has declared in this round that its ledger was restored."""
         self._links[client] = link
         self._late_links[client] = LateLink(None, number)
@@ -420,10 +409,10 @@ class AnswerIntake:
         return Greeting(welcome, restored, fresh, message.study != self._study, two)
 
 
-def _further(one: Link | None, other: Link | None) -> Link | None:
+def _further(one: Position | None, other: Position | None) -> Position | None:
     """The link that lies further along in one ledger; `other` where they are equally far.
 
-    >>> _further(Link(2, "0" * 32), Link(3, "1" * 32)).sequence, _further(None, None)
+    >>> _further(Position(2), Position(3)).sequence, _further(None, None)
     (3, None)
     """
     if one is None or other is None:

@@ -19,9 +19,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from privatile.core.messages import Position
 from privatile.errors import StoreError
-from privatile.federation.coordinator.intake import Accepted, LateLink, Verdict
-from privatile.federation.wire import Link
+from privatile.federation.coordinator.intake import LateLink, Verdict
+from privatile.federation.wire import RoundAnswers, Signed
 from privatile.run.run_file import RunStore, Statement
 from privatile.run.state import (
     Alarm,
@@ -29,7 +30,6 @@ from privatile.run.state import (
     awaiting,
     is_aborted,
     is_lasting,
-    is_stopped,
     last_events,
     read_alarms,
 )
@@ -74,27 +74,32 @@ class Journal:
             raise StoreError(f"{self._store.path} holds a run, but not of a federation.")
         return str(kept[0][0])
 
-    def evidence_rows(self, number: int, answers: Mapping[str, Accepted]) -> list[Statement]:
+    def evidence_rows(self, number: int, answers: Mapping[str, Signed[RoundAnswers]]) -> list[Statement]:
         """The statements that store a round's evidence, for the transaction of the round."""
         rows: list[Statement] = []
-        for client, accepted in answers.items():
-            ledger, signature = accepted.ledger, accepted.signature.decode("ascii")
-            row = (number, client, ledger.sequence, ledger.hash, accepted.signer, signature)
+        for client, answer in answers.items():
+            ledger = answer.body.ledger
+            row = (number, client, ledger.sequence, ledger.head.hex(), answer.signer, answer.signature)
             rows += [("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", row), _link_row(client, ledger)]
         return rows
 
-    def links(self) -> dict[str, Link]:
+    def links(self) -> dict[str, Position]:
         """The last link seen of each client's ledger."""
-        return {row[0]: Link(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")}
+        return {
+            row[0]: Position(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")
+        }
 
-    def relink(self, client: str, link: Link, number: int) -> None:
+    def relink(self, client: str, link: Position, number: int) -> None:
         """Continue from this link: the site has declared in this round that its ledger was restored."""
         self._store.execute([_link_row(client, link), _late_row(client, LateLink(None, number))])
 
     def late_links(self) -> dict[str, LateLink]:
         """How far each client's ledger has come by answers that were too late to count."""
         rows = self._store.query("SELECT client, sequence, hash, since FROM late_links")
-        return {row[0]: LateLink(None if row[1] is None else Link(row[1], row[2]), row[3]) for row in rows}
+        return {
+            row[0]: LateLink(None if row[1] is None else Position(row[1], bytes.fromhex(row[2])), row[3])
+            for row in rows
+        }
 
     def set_late_links(self, found: Mapping[str, LateLink]) -> None:
         """Store how far they have come now: one row per client."""
@@ -114,7 +119,7 @@ class Journal:
 
     def stopped(self) -> bool:
         """Whether the coordinator was stopped, and has not been started again."""
-        return is_stopped(self._store)
+        return is_lasting(self._store, "stopped")
 
     def lasts(self, kind: str) -> bool:
         """Whether a condition such as `no broker` has begun and not ended."""
@@ -171,12 +176,12 @@ class Journal:
 
 
 def _late_row(client: str, late: LateLink) -> Statement:
-    sequence, head = (None, None) if late.link is None else (late.link.sequence, late.link.hash)
+    sequence, head = (None, None) if late.link is None else (late.link.sequence, late.link.head.hex())
     return "INSERT OR REPLACE INTO late_links VALUES (?, ?, ?, ?)", (client, sequence, head, late.since)
 
 
-def _link_row(client: str, link: Link) -> Statement:
-    return "INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.hash)
+def _link_row(client: str, link: Position) -> Statement:
+    return "INSERT OR REPLACE INTO links VALUES (?, ?, ?)", (client, link.sequence, link.head.hex())
 
 
 ROWS_PER_CLIENT = 20

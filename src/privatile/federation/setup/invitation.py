@@ -12,22 +12,22 @@ from urllib.parse import urlsplit
 import msgspec
 
 from privatile.client.order.weights import WIDEST
-from privatile.core.kinds import declaration
+from privatile.core.kinds import WEAK_EPSILON, declaration
 from privatile.core.messages import Missing
-from privatile.core.text import counted, listed
+from privatile.core.text import READS_EARLIER_FORMATS, counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
-from privatile.estimator.open_ended import SHORTEST
 from privatile.estimator.schedule import Mode
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import NAME
 from privatile.records.keys import KeyPair, PublicKeys, verify
 from privatile.run.certificates import certificate_fingerprint, parse_certificate
 from privatile.run.files import read_json, write_json
+from privatile.run.rounds import ROUND_LENGTH
 
-InvitationFormat = Literal[2]
-INVITATION: InvitationFormat = 2
-"""2: a study says what is declared about the values."""
+InvitationFormat = Literal[3]
+INVITATION: InvitationFormat = 3
+"""3: of a federation whose answers have a length per level, and positions as pairs."""
 
 EnrolmentFormat = Literal[1]
 ENROLMENT: EnrolmentFormat = 1
@@ -119,7 +119,9 @@ def study_rows(study: FederationStudy, client: str) -> list[tuple[str, str]]:
     agreement = study.clients[client]
     others = [name for name in study.clients if name != client]
     low, high = study.range
-    weak = "; an epsilon above 10, which protects next to nothing, is allowed" if study.allow_weak else ""
+    weak = (
+        f"; an epsilon above {WEAK_EPSILON:g}, which protects next to nothing, is allowed" if study.allow_weak else ""
+    )
     return [
         ("study", f"{study.title} (federation {study.identity})"),
         ("asked by", study.asked_by),
@@ -173,7 +175,7 @@ def _rounds_rows(study: FederationStudy, records: int) -> list[tuple[str, str]]:
             ("records", f"{records:,} are needed here, each asked once, in {counted(study.rounds, 'round')}"),
             ("rounds", f"{study.mode} mode, design {study.design}: {MODE_WORDS[study.mode]}"),
         ]
-    until = arrivals.round_answers or f"{SHORTEST}, later a fiftieth of all so far"
+    until = arrivals.round_answers or ROUND_LENGTH
     ends = [
         f"at {arrivals.end_date}" if arrivals.end_date else "",
         f"after {arrivals.end_answers:,} answers" if arrivals.end_answers else "",
@@ -210,7 +212,14 @@ def _levels_row(levels: tuple[float, ...]) -> tuple[str, str]:
 
 def read_invitation(path: Path) -> Invitation:
     """Read an invitation; anything missing, extra or inconsistent is refused."""
-    file = read_json(path, _InvitationFile, "an invitation of this version of privatile")
+    what = "an invitation of this version of privatile"
+    found = read_json(path, dict[str, Any], what).get("privatile_invitation")
+    if type(found) is int and found < INVITATION:
+        raise InputError(
+            f"{path}: is an invitation of format {found}; this privatile reads format {INVITATION}. Ask for a new one, "
+            f"or join with commit {READS_EARLIER_FORMATS} of privatile, which reads format 2."
+        )
+    file = read_json(path, _InvitationFile, what)
     try:
         study = FederationStudy.from_dict(file.study)
         if study.digest != file.study_hash:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
-from privatile.core.messages import Question
+from privatile.core.messages import Position, Question
 from privatile.errors import Equivocation, LedgerError, PrivatileError, ProtocolError, SiteRefusal
 from privatile.federation.monitoring import CLIENT_METRICS, Metrics, facts
 from privatile.federation.setup.invitation import Invitation
@@ -19,11 +19,10 @@ from privatile.federation.site.responder import SiteResponder
 from privatile.federation.wire import (
     LARGEST_ANSWER,
     LARGEST_ASK,
-    AskMessage,
     Hello,
-    Link,
     Message,
     Notice,
+    RoundQuestions,
     Welcome,
     read_message,
 )
@@ -63,7 +62,7 @@ class SiteCore:
         """The coordinator runs another version of the study, and this one has asked nothing."""
         self._invitation, self._key, self._limits = invitation, key, limits
         self._declared = restored
-        self._restored: Link | None = None
+        self._restored: Position | None = None
         """The link of the lost ledger, once the coordinator has shown it."""
         self._instance = secrets.token_hex(16)
         self._nonces: deque[str] = deque(maxlen=KEPT_NONCES)
@@ -179,13 +178,13 @@ class SiteCore:
             message = self._read(payload, LARGEST_ASK)
         except ProtocolError:
             return False
-        return isinstance(message, AskMessage | Notice) and message.study == self.study.digest
+        return isinstance(message, RoundQuestions | Notice) and message.study == self.study.digest
 
     def asked(self, payload: bytes) -> tuple[Question, ...]:
         """What the coordinator asks of this client; nothing where it asks nothing, or what this site refuses."""
         try:
             message = self._read(payload, LARGEST_ASK)
-            if not isinstance(message, AskMessage | Notice):
+            if not isinstance(message, RoundQuestions | Notice):
                 raise ProtocolError("it is neither a question nor a notice.")
             if message.study != self.study.digest:
                 raise ProtocolError("it belongs to another study, or to another version of this one.")

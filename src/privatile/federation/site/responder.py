@@ -25,11 +25,11 @@ from privatile.client.order.shuffle import HEAPS, ShuffledColumn, has_heaps, rea
 from privatile.client.randomizer import Coins, OperatingSystemCoins
 from privatile.client.responder import Responder, answer_all
 from privatile.client.sources.source import Source
-from privatile.core.messages import Answer, Question
+from privatile.core.messages import Answer, Position, Question
 from privatile.core.scale import make_scale
 from privatile.errors import AlreadyAnswered, Equivocation, InputError, LedgerError, SiteRefusal
 from privatile.federation.study import FederationStudy, agreed_class, name_in_ledger
-from privatile.federation.wire import AnswerMessage, Link
+from privatile.federation.wire import RoundAnswers
 
 log = logging.getLogger("privatile.federation.client")
 
@@ -50,9 +50,9 @@ class SiteResponder:
         """What this run may ask and has asked, by the ledger."""
         return self._responder.account
 
-    def link(self) -> Link:
+    def link(self) -> Position:
         """The last entry of this study in the ledger; what other studies were given does not show."""
-        return Link.of(self.account.position)
+        return self.account.position
 
     def answer(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """One answer per question, all in one transaction."""
@@ -66,13 +66,13 @@ class SiteResponder:
                 )
         return tuple(replace(answer, client=self.client) for answer in answers)
 
-    def message(self, study: str, questions: Sequence[Question]) -> AnswerMessage | None:
+    def message(self, study: str, questions: Sequence[Question]) -> RoundAnswers | None:
         """The answer to a round's questions, to be signed; `study` is the study's digest.
 
         None where there is nothing to answer with yet, in an open study (`open_responder`).
         """
         # The signature holds for these counts as the answer to the question as it was received.
-        return AnswerMessage.of(study, self.answer(questions))
+        return RoundAnswers.of(study, self.answer(questions))
 
     def _check_order(self, questions: Sequence[Question]) -> None:
         """Refuse a new question of a round before the last one answered: the coordinator may count on its absence.
@@ -86,7 +86,7 @@ class SiteResponder:
                     f"round {question.round} is over: round {last} has been answered. Its records answer later rounds."
                 )
 
-    def check_past(self, seen: Link | None, records: int, through_round: int, *, restored: bool) -> bool:
+    def check_past(self, seen: Position | None, records: int, through_round: int, *, restored: bool) -> bool:
         """Compare this ledger with `seen`, its last answer that was counted; whether it has lost that.
 
         Raises LedgerError where it has, unless the site has said that the ledger was `restored`: then what it lacks of
@@ -95,7 +95,7 @@ class SiteResponder:
         lost = False
         try:
             if seen is not None:
-                self.account.confirm(seen.position)
+                self.account.confirm(seen)
         except LedgerError:
             if not restored:
                 raise
@@ -240,7 +240,7 @@ class OpenSiteResponder(SiteResponder):
             rules=self._rules,
         )
 
-    def message(self, study: str, questions: Sequence[Question]) -> AnswerMessage | None:
+    def message(self, study: str, questions: Sequence[Question]) -> RoundAnswers | None:
         """The answer of those who have come, the same again to the same round; none while there are too few."""
         (question,) = questions
         given = self._given(question)
@@ -248,7 +248,7 @@ class OpenSiteResponder(SiteResponder):
             given = self._ask(question)
         if given is None:
             return None
-        return AnswerMessage.of(study, [replace(given, client=self.client)], open_ended=True)
+        return RoundAnswers.of(study, [replace(given, client=self.client)])
 
     def _given(self, question: Question) -> Answer | None:
         """What this round was answered with; refused where it was another question."""

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privatile.report.dashboard.live import LiveRun
 from privatile.report.pages import render, static
-from privatile.run.state import KINDS, OVER, Badge
+from privatile.run.state import OVER, STATES, Badge
 from privatile.run.web import goes_by
 
 INTERVAL = 1.0
@@ -99,7 +99,7 @@ class Feed:
         again = f"privatile dashboard {shlex.quote(str(self.run.path))}"
         state = {**self.run.state, "now": time.time(), "over": GOODBYE, "again": again}
         if state.get("status") not in OVER:
-            state["badge"] = Badge("stopped", "stopped")._asdict()
+            state["badge"] = Badge("stopped", "stopped").facts()
         await self._announce(state)
 
     @property
@@ -205,8 +205,7 @@ def urgency(state: dict[str, Any]) -> int:
     >>> [state["badge"]["kind"] for state in sorted(states, key=urgency)]
     ['quarantined', 'silent', 'running', 'finished']
     """
-    order = ("unreadable", *KINDS, "aborted", "no news", "waiting", "running", "finished")
-    kind = state["badge"]["kind"]
+    order, kind = list(STATES), state["badge"]["kind"]
     return order.index(kind if kind in order else "no broker")  # an extension has alarms of its own
 
 

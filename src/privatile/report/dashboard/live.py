@@ -12,15 +12,27 @@ from typing import Any
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.extensions import of_file
 from privatile.core.kinds import declaration
-from privatile.core.text import printable
+from privatile.core.text import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.report.charts import OTHER_NAMES
 from privatile.report.path import thin_path
 from privatile.report.run_page import caveat_findings
 from privatile.result.shown import CONDITIONS, finite, lying_rank
 from privatile.run.run_file import RunStore
-from privatile.run.state import CLIENT_KINDS, Badge, RunState, read_state, sign_of_life
+from privatile.run.state import (
+    CLIENT_KINDS,
+    OVER,
+    STATES,
+    Badge,
+    RunState,
+    event_tone,
+    last_events,
+    read_state,
+    sign_of_life,
+    state_tone,
+)
 from privatile.run.tables import folder_facts, no_run_in
 from privatile.run.view import LevelView, RunView
 
@@ -82,8 +94,7 @@ class LiveRun:
             fresh = self._view is None or self._view.refresh()
             view = self._view = self._view or RunView(store, drawn=True)
             now = read_state(store, view.levels)
-            columns = ("at", "kind", "client", "round", "text")
-            rows = store.query(f"SELECT {', '.join(columns)} FROM events ORDER BY rowid DESC LIMIT {EVENTS}")
+            happened, extension = last_events(store, EVENTS), of_file(store.query)
             count = store.query("SELECT count(*) FROM events")
         # An alarm says how long ago something was: its words are other ones after a while.
         seen = (now.word, count, now.quarantined, now.heard, [(*alarm[:2], alarm.text) for alarm in now.alarms])
@@ -91,11 +102,11 @@ class LiveRun:
         if not fresh and seen == self._seen and not is_old:
             return False
         self._seen = seen
-        events = [dict(zip(columns, row, strict=True)) for row in rows]
+        events = [{**event._asdict(), "tone": event_tone(event.kind, extension)} for event in reversed(happened)]
         self.state = _state(view, now.word, events, _clients(view, now)) | {
             "organization": None if (facts := folder_facts(self.path.parent)) is None else facts.organization,
             "sign_of_life": sign_of_life(store)[1] if store.query("SELECT 1 FROM federation") else "last answer",
-            "badge": now.badge._asdict(),
+            "badge": now.badge.facts(),
             "alarms": [{**alarm._asdict(), "title": alarm.title} for alarm in now.alarms[:SHOWN_CLIENTS]],
         }
         return True
@@ -105,7 +116,7 @@ class LiveRun:
         self._seen = ()  # the next look that succeeds is news
         self.state = {**self.state, "now": time.time(), "trouble": printable(f"{type(error).__name__}: {error}")}
         if self.state["waiting"]:
-            self.state["badge"] = Badge("unreadable", "cannot be read")._asdict()
+            self.state["badge"] = Badge("unreadable", "cannot be read").facts()
 
     @property
     def healthy(self) -> bool:
@@ -145,7 +156,7 @@ def nothing_yet(path: Path) -> dict[str, Any]:
         "waiting": True,
         "now": time.time(),
         "waits_for": waits_for,
-        "badge": Badge("waiting", "reading the file" if path.is_file() else "waiting for the run to begin")._asdict(),
+        "badge": Badge("waiting", "reading the file" if path.is_file() else "waiting for the run to begin").facts(),
         "alarms": [],
     }
 
@@ -160,6 +171,9 @@ def _state(view: RunView, status: str, events: list[dict[str, Any]], clients: di
         "simulated": view.spec.simulated,
         "confidence_level": view.spec.confidence_level,
         "status": status,
+        "goes_on": status == "running",
+        "is_over": status in OVER,
+        "ended": STATES[status].about,
         "started": view.created,
         "finished": view.finished,
         "last_round_at": float(times[-1]) if len(times) else None,
@@ -237,6 +251,17 @@ def _level(level: LevelView) -> dict[str, Any]:
     }
 
 
+def _client_text(state: str, name: str, now: RunState) -> str:
+    """A client's state in a few words."""
+    if state == "silent" and (missed := now.silent.get(name)):
+        return f"silent for {counted(missed, 'round')}"
+    if state == "quarantined":
+        return f"quarantined: {now.quarantined.get(name, '')}"
+    if state == "alive":
+        return "alive" if now.word in ("running", "paused") else "answered"
+    return "not heard yet" if state == "waiting" else state
+
+
 def _clients(view: RunView, now: RunState) -> dict[str, Any]:
     """Everybody's state: that of the alarms, else whether anything came; of many, those with an alarm first."""
     level = max(view.levels, key=len)  # one that is over counts no more answers
@@ -248,7 +273,7 @@ def _clients(view: RunView, now: RunState) -> dict[str, Any]:
         worst.get(client.name, "alive" if answered or client.name in now.heard else "waiting")
         for client, answered in zip(view.spec.clients, level.answered, strict=True)
     ]
-    counts = {state: states.count(state) for state in ("alive", *CLIENT_KINDS)}
+    counts = {state: states.count(state) for state in CLIENT_KINDS}
     order = sorted(range(len(states)), key=lambda k: (states[k] == "alive", k))[:SHOWN_CLIENTS]
     plan, clients = level.plan, view.spec.clients
     return {
@@ -258,7 +283,8 @@ def _clients(view: RunView, now: RunState) -> dict[str, Any]:
             {
                 "name": clients[k].name,
                 "state": states[k],
-                "reason": now.quarantined.get(clients[k].name),
+                "tone": state_tone(states[k]),
+                "text": _client_text(states[k], clients[k].name, now),
                 "silent_rounds": now.silent.get(clients[k].name, 0),
                 "last_answer": None if math.isnan(level.last_answer[k]) else float(level.last_answer[k]),
                 "heard": now.heard.get(clients[k].name),

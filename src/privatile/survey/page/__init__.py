@@ -6,6 +6,7 @@ survey of this version; what differs comes from `survey.json`. Below 10 kB compr
 
 import gzip
 import hashlib
+import json
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -17,8 +18,18 @@ MEDIA_TYPES = {
     "json": "application/json",
 }
 
-LANGUAGES = ("en", "de", "fr")
-"""Those with a message file; a new one needs its file in `messages/` and its name here."""
+LANGUAGES = {"en": "English", "de": "Deutsch", "fr": "Français"}
+"""By their own names. A new one needs a line here, a file in `messages/` (the answering page) and one in `../words/`
+(the public page and the cards). Where a study names another, English is shown."""
+
+
+@cache
+def words_of(language: str) -> dict[str, str]:
+    """The words of the public page and of the cards."""
+    known = language if language in LANGUAGES else "en"
+    words: dict[str, str] = json.loads((resources.files("privatile.survey") / "words" / f"{known}.json").read_bytes())
+    return words
+
 
 FILES = {
     "": "index.html",
@@ -76,4 +87,4 @@ def page_sha256() -> str:
     return hashlib.sha256(page_manifest().encode()).hexdigest()
 
 
-__all__ = ["FILES", "LANGUAGES", "PageFile", "page_files", "page_manifest", "page_sha256"]
+__all__ = ["FILES", "LANGUAGES", "PageFile", "page_files", "page_manifest", "page_sha256", "words_of"]

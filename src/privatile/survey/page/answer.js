@@ -7,6 +7,8 @@ const code = link.get("c") ?? "";
 const budget = Number(link.get("e")); // the epsilon that the letter or card states
 const confirmed = new Set();
 const LANGUAGES = ["en", "de", "fr"];
+const UNSTATED = "not stated"; // what `asked_by` says where nobody has said who asks
+const CODE = /^[A-Za-z0-9_-]{21}[AQgw]$/;
 let words, locale, facts, values, db, record, status, error;
 
 // Words
@@ -28,7 +30,7 @@ function draw() {
     const lies = threshold && +liesPer100(threshold).toPrecision(2);
     values = { truth: number(100 - lies), sure: words[lies < 5 ? "weak" : "sure"], value: facts.value, asker: facts.asked_by, step: number(facts.step ?? 1), low: number(low), high: inUnit(high), lies: number(lies) };
     put($("title"), (document.title = facts.title));
-    put($("asker"), typeof facts.asked_by === "string" && facts.asked_by !== "not stated" ? fill("asker") : "");
+    put($("asker"), typeof facts.asked_by === "string" && facts.asked_by !== UNSTATED ? fill("asker") : "");
     put($("label"), fill("label"));
     put($("unit"), facts.unit);
   }
@@ -231,7 +233,7 @@ async function begin() {
   await offer(LANGUAGES);
   if (!isSecureContext) return say("insecure");
   if (!navigator.locks || !globalThis.BigUint64Array) return say("old");
-  if (!/^[\w-]{22}$/.test(code) || !link.has("e")) return say("nocode");
+  if (!CODE.test(code) || !link.has("e")) return say("nocode");
   try {
     db = await opened();
     await stored("asked", (all) => all.put(1, ""), "readwrite");

@@ -13,9 +13,9 @@
   }
   const now = () => Date.now() / 1000 + skew;
 
-  function status(name, text) {
+  function status(kind, tone, text) {
     const pill = at("status");
-    pill.dataset.status = name;
+    Object.assign(pill.dataset, { status: kind, tone });
     if (pill.textContent !== text) pill.textContent = text;
   }
 
@@ -78,7 +78,7 @@
     for (const button of document.querySelectorAll("button[data-interval]"))
       button.setAttribute("aria-pressed", String(button.dataset.interval === (has ? kind : "fixed")));
     const anytime = kind === "anytime" && has;
-    say("interval-note", level.always ? (state.status === "finished" ? "" : "valid however often you look") : state.status === "finished" || anytime
+    say("interval-note", level.always ? (state.is_over ? "" : "valid however often you look") : state.is_over || anytime
       ? (anytime ? "valid however often you look" : "")
       : !interval ? "" : kind === "anytime" && !has ? "not available yet for this run; the fixed-time interval holds at the planned end only"
       : "holds at the planned end only: do not stop early because of it");
@@ -93,7 +93,7 @@
     }
     document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
     // While it runs, the bar above says that it is unfinished.
-    const told = level.caveats.filter(({ code }) => code !== "unfinished" || state.status !== "running");
+    const told = level.caveats.filter(({ code }) => code !== "unfinished" || !state.goes_on);
     list("caveats", told.map(({ status, title, text }) =>
       [status, status === "worry" ? "! look here" : "• note", title, text]), isOver() ? "None to act on." : "Nothing to say yet.");
     target();
@@ -132,13 +132,9 @@
       return node;
     };
     cell(client.name, "th").scope = "row";
-    const silence = client.state === "silent" ? (client.silent_rounds ? `silent for ${whole.format(client.silent_rounds)} round${client.silent_rounds === 1 ? "" : "s"}` : "silent")
-      : client.state === "quarantined" ? `quarantined: ${client.reason || ""}` : client.state === "waiting" ? "not heard yet"
-      : client.state !== "alive" ? client.state
-      : state.status === "running" || state.status === "paused" ? "alive" : "answered";
-    const mark = cell(silence);
+    const mark = cell(client.text);
     mark.className = "state";
-    mark.dataset.state = client.state;
+    Object.assign(mark.dataset, { state: client.state, tone: client.tone });
     cell("").dataset.at = client.heard ?? client.last_answer ?? "";
     cell(whole.format(client.answered));
     cell(whole.format(client.missed));
@@ -176,18 +172,17 @@
     if (!items.length && none) { const item = document.createElement("li"); item.className = "soft"; item.textContent = none; node.append(item); }
   }
 
-  const LOUD = new Set(["paused", "quarantined", "refused", "broker", "revoked", "forked", "impossible"]);
   function alarms() {
     list("alarms", state.alarms.map((alarm) => ["worry", "! look here", alarm.title, alarm.text]), "");
     list("events", (state.events || []).map((event) => {
       const where = `${event.client ? ` · ${event.client}` : ""}${event.round ? ` · round ${event.round}` : ""}`;
-      return [LOUD.has(event.kind) ? "worry" : "note", event.kind, "", `${clockTime(event.at)}${where}: ${event.text}`];
+      return [event.tone, event.kind, "", `${clockTime(event.at)}${where}: ${event.text}`];
     }), "Nothing but rounds.");
   }
 
   let lastAloud = 0;
   function aloud() {
-    if (Date.now() - lastAloud < 20000 && state.status === "running") return;
+    if (Date.now() - lastAloud < 20000 && state.goes_on) return;
     lastAloud = Date.now();
     const level = current(), interval = intervalOf(level);
     if (level.estimate == null) return;
@@ -202,7 +197,7 @@
     const trouble = at("trouble");
     trouble.hidden = !next.trouble;
     trouble.textContent = next.trouble ? `The run's file could not be read: ${next.trouble}` : "";
-    status(next.badge.kind, next.badge.text);
+    status(next.badge.kind, next.badge.tone, next.badge.text);
     notice(next.over ? `At ${clockTime(next.now)} ${next.over}. This is the last that it knew of the run; \`${next.again}\` shows it again.` : "");
     alarms();
     at("empty").hidden = !next.waiting;
@@ -222,7 +217,7 @@
     at("bar").style.width = `${100 * share}%`;
     at("progress").setAttribute("aria-valuenow", String(Math.round(100 * share)));
     say("rounds", whole.format(next.done) + (next.planned ? ` of ${whole.format(next.planned)}` : ""));
-    say("rate", next.rate && next.status === "running" ? next.rate.toPrecision(3) : "–");
+    say("rate", next.rate && next.goes_on ? next.rate.toPrecision(3) : "–");
     say("left", next.rate && next.planned ? span((next.planned - next.done) / next.rate) : "–");
     say("records", whole.format(next.records));
     const counts = next.clients.counts;
@@ -244,19 +239,18 @@
   at("target").addEventListener("input", target);
   setInterval(clock, 1000);
 
-  const OVER = { finished: "the run is over: this is its result", aborted: "the run was aborted: this is where it ended" };
-  const isOver = () => state != null && !state.waiting && state.status in OVER;
+  const isOver = () => state != null && !state.waiting && state.is_over;
 
   function connect() {
     const source = new EventSource("events");
     source.addEventListener("state", (event) => { show(JSON.parse(event.data)); document.body.dataset.round = state.done ?? 0; });
     source.onerror = () => {
-      if (isOver()) { source.close(); status(state.status, OVER[state.status]); return; }  // nothing more will come
-      status("lost", state && state.over ? state.badge.text : "connection lost, trying again");
+      if (isOver()) { source.close(); status(state.badge.kind, state.badge.tone, state.ended); return; }  // nothing more will come
+      status("lost", "worry", state && state.over ? state.badge.text : "connection lost, trying again");
       if (state && !state.over) notice(`No connection since ${clockTime(heardAt)}: what is shown may be old. The page tries again by itself.`);
       if (source.readyState === EventSource.CLOSED) { source.close(); setTimeout(connect, 1000); }
     };
-    source.onopen = () => { if (state && !state.over) notice(""); if (state) status(state.badge.kind, state.badge.text); };
+    source.onopen = () => { if (state && !state.over) notice(""); if (state) status(state.badge.kind, state.badge.tone, state.badge.text); };
   }
   at("all-runs").hidden = !/\/runs\/\d+\/$/.test(location.pathname);
   connect();
