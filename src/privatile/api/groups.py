@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privatile.api.division import Division
-from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, new_run, opened
+from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, opened
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import HEAPS, check_column
 from privatile.client.randomizer import Coins
 from privatile.core.text import counted, listed, printable
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
-from privatile.estimator.tuned import FEWEST_ROUNDS
+from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.inference.inference import settings_of_each
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
@@ -128,13 +128,13 @@ class GroupRuns:
             level = settings_of_each(options.confidence_level, len(self._files), simultaneous=options.simultaneous)
             save = None if options.save is None else Path(options.save) / self._files[group.name]
             own = replace(options, by=None, only=conditions, save=save, **level, **more)
-            run = new_run(own, columns, self.division, self.ledger, self.coins, shared=True)
+            run = LocalRun(own, columns, self.division, self.ledger, self.coins, shared=True)
             small = run.store is None and preview(run.spec).says_nothing
         except AlreadyAnswered as error:
             why = "its records have answered before, so they are not asked again"
             return group._replace(refused=error, why=why)
         except InputError as error:  # wrong options refuse every group, and are then raised
-            few = group.records < FEWEST_ROUNDS * max(1, len(options.levels))
+            few = group.records < MIN_ROUNDS * max(1, len(options.levels))
             return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
         if small:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")
