@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from privatile.core.kinds import declaration
 from privatile.core.scale import Scale
 from privatile.core.text import parts_of, percent_text
 from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.settings import ReportSettings, parse_values
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.any_shape import Grid
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
@@ -48,7 +49,7 @@ from privatile.result.result import (
 from privatile.result.shown import CONDITIONS, NAMED_LEVELS, Condition, Row, client_facts, outward
 from privatile.result.weeks import over_time
 
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
 
 
@@ -190,7 +191,7 @@ def _other(inference: Inference, condition: Condition, settings: ReportSettings,
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:
     """The values of a declared grid that an any-shape interval leaves, and in words what contradicts the declaration.
 
-    None where no grid is declared, where nothing is bounded, and where the values are more than `MOST_VALUES`. An end
+    None where no grid is declared, where nothing is bounded, and where the values are more than `MAX_VALUES`. An end
     of the stated range is no answer: beyond it there may be a value of the grid, so nothing is contradicted there.
 
     >>> from privatile.core.scale import Linear
@@ -203,7 +204,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     >>> grid_values("whole", ConfidenceInterval(20.0, 20.0), Linear(0.0, 20.0))  # the quantile lies above the range
     (None, '')
     """
-    declared = parse_values(values)
+    declared = declaration(values)
     if declared.step is None:
         return None, ""
     grid = Grid(declared.step)
@@ -213,7 +214,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
             return None, ""
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
-    return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""
+    return (grid.values(low, high, MAX_VALUES) if grid.count(low, high) <= MAX_VALUES else None), ""
 
 
 def one_of(values: Sequence[float] | None, estimate: float) -> float:

@@ -13,9 +13,9 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.extensions import of_file
+from privatile.core.kinds import declaration
 from privatile.core.text import counted, printable
 from privatile.errors import InputError, StoreError
-from privatile.estimator.settings import parse_values
 from privatile.report.charts import OTHER_NAMES
 from privatile.report.path import thin_path
 from privatile.report.run_page import caveat_findings
@@ -42,7 +42,7 @@ POINTS = 600
 SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
-LATELY, FEWEST = 10.0, 5
+LATELY, MIN_ROUNDS = 10.0, 5
 """The rounds of so many seconds give the pace; where fewer were closed in them, so many rounds."""
 
 RECENT = 30.0
@@ -200,7 +200,7 @@ def _rate(times: Floats, now: float) -> float | None:
     """
     if len(times) < 2:
         return None
-    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, FEWEST), len(times) - 1)
+    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, MIN_ROUNDS), len(times) - 1)
     lasted, waits = float(times[-1] - times[-1 - count]), now - float(times[-1])
     if lasted <= 0 or waits > max(RECENT, 3 * lasted / count):
         return None
@@ -244,7 +244,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
         "values_left": told.values_left,
         "undeclared": told.undeclared,
-        "declared": parse_values(result.value_kind).grid_in_words,
+        "declared": declaration(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
