@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,37 +78,30 @@ def proposal_delay(place: int, number: int, peers: int, usual: float = 0.0) -> f
     return 0.0 if turn == 0 else min(step * 2.0 ** (turn - 1), LONGEST_STEP_IN)
 
 
+@dataclass(eq=False, repr=False)
 class Conduct:
     """One peer's part in the protocol, on one connection after the other."""
 
-    def __init__(
-        self,
-        client: str,
-        key: KeyPair,
-        replica: Replica,
-        peer_log: PeerLog,
-        responder: SiteResponder,
-        limits: SiteLimits,
-        notes: PeerNotes,
-        votes: VoteBox,
-        claim: Callable[[tuple[LevelAsk, ...]], bool],
-        *,
-        restored: bool = False,
-    ) -> None:
-        self._client, self._key = client, key
-        self._replica, self._log = replica, peer_log
-        self._responder, self._limits = responder, limits
-        self._notes, self._votes = notes, votes
-        self._claim = claim
-        """Takes the slot of the chain value here, durably, with an answer to this question or none."""
-        self._restored = restored
-        """The site says that its ledger was restored from a backup."""
-        self._place = list(replica.study.clients).index(client)
+    _client: str
+    _key: KeyPair
+    _replica: Replica
+    _log: PeerLog
+    _responder: SiteResponder
+    _limits: SiteLimits
+    _notes: PeerNotes
+    _votes: VoteBox
+    _claim: Callable[[tuple[LevelAsk, ...]], bool]
+    """Takes the slot of the chain value here, durably, with an answer to this question or none."""
+    _restored: bool = False
+    """The site says that its ledger was restored from a backup."""
+
+    def __post_init__(self) -> None:
+        self._place = list(self._replica.study.clients).index(self._client)
         self._sent: set[tuple[object, ...]] = set()
         """What was published on this connection: it publishes again by itself."""
         self._slot_since: tuple[int, float] = (-1, 0.0)
         self._asked_since: tuple[int, float, float] = (-1, 0.0, 0.0)
-        self._forgotten = 1 if peer_log.restored else 0
+        self._forgotten = 1 if self._log.restored else 0
         """The highest slot in which it has signed what it does not know, as far as was seen: its file is an older copy.
         0: it is not."""
         self._relinked_in = 0
