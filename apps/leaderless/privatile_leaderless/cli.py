@@ -209,7 +209,7 @@ def run(
 
 def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
     from privatile.api.local_run import state_folder
-    from privatile.client.ledger.integrity import config_folder
+    from privatile.core.private_files import config_folder
     from privatile.federation.operations.units import systemd_unit
 
     words = ["peer", "run", str(folder.path.absolute()), *options]

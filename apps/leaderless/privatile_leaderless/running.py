@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from privatile.client.ledger.file_systems import require_volume
 from privatile.client.randomizer import Coins
 from privatile.client.sources.source import Source
+from privatile.core.file_systems import require_volume
 from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile.federation.coordinator.journal import Journal

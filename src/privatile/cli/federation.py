@@ -206,7 +206,7 @@ def join(
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.api.local_run import state_folder
-    from privatile.client.ledger.integrity import config_folder
+    from privatile.core.private_files import config_folder
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.join import join_run
     from privatile.federation.operations.units import systemd_unit

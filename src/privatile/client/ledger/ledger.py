@@ -36,20 +36,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.integrity import (
-    FINGERPRINT_BYTES,
-    LedgerKey,
-    Mark,
-    PersonKey,
-    Seal,
-    create_private,
-    derive,
-    key_folder,
-    remove_drafts,
-)
+from privatile.client.ledger.integrity import FINGERPRINT_BYTES, LedgerKey, Mark, PersonKey, Seal, derive
 from privatile.client.ledger.people import LifetimeBudgets
+from privatile.core.file_systems import journal_for
 from privatile.core.messages import HEAD_BYTES, Answer, Position, Question
+from privatile.core.private_files import create_private, key_folder, remove_drafts
 from privatile.core.sqlite_types import is_as_declared, lenient_text
 from privatile.core.text import printable
 from privatile.errors import LedgerBusy, LedgerError
