@@ -195,16 +195,6 @@ DAMAGED = (
 )
 
 
-def ledgers_beside(path: Path) -> list[str]:
-    """The names of other ledgers in the same folder: a new one may be a slip of the pen for one of them."""
-    names = []
-    for other in sorted(path.parent.glob("*.db"))[:100]:
-        with suppress(OSError), other.open("rb") as stream:
-            if other != path and stream.read(72)[68:] == APPLICATION.to_bytes(4, "big"):
-                names.append(other.name)
-    return names
-
-
 def is_truncated(path: Path) -> bool:
     """Whether the file is shorter than its header says; SQLite itself may read what is missing as empty.
 
@@ -476,12 +466,10 @@ class Ledger:
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
-        beside = ledgers_beside(self.path)
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
-            "under another ledger, stop, and name that one%s.",
+            "under another ledger, stop, and name that one.",
             *map(printable, (self.path, self.secret.path)),
-            printable(f" (in the same folder: {', '.join(beside)})" if beside else ""),
         )
 
     def _copy_to(self, path: Path) -> None:

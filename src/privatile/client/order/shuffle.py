@@ -101,10 +101,9 @@ FEWEST_HEAPED = 5
 """Records that a heap has at least: in a large run fewer of a small site can tie by chance."""
 
 HEAPS = (
-    f"more than {MOST_HEAPED:.0%}% of the records of %s lie on heaps: values that so many records share that each "
-    "holds more than a quarter of the run's standard error in rank. The values are declared continuous, and are not. "
-    "The interval can miss the quantile in most runs, mostly without a caveat. %s This stands here only and is sent "
-    "to no one."
+    f"more than {MOST_HEAPED:.0%}% of the records of %s lie on heaps: values that each hold more than a quarter of the "
+    "run's standard error in rank. They are declared continuous, and are not: the interval can miss the quantile in "
+    "most runs, mostly without a caveat. %s This stands here only and is sent to no one."
 )
 """A log line for the holder alone: whose records, and what to do."""
 
