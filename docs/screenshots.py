@@ -121,7 +121,7 @@ PATIENCE = 180_000
 SOURCE = Path(privatile.__file__).parent
 LOOKS = {
     "look of the report": ("report/static/theme.css", "report/static/chart.js", "report/static/report.js"),
-    "look of the dashboard": ("dashboard/static/dashboard.css", "dashboard/static/dashboard.js"),
+    "look of the dashboard": ("report/dashboard/static/dashboard.css", "report/dashboard/static/dashboard.js"),
 }
 
 

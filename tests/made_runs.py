@@ -164,3 +164,8 @@ def showing(view: RunView, *results: QuantileResult) -> RunView:
     for level in other.levels:
         level._run = other
     return other
+
+
+def viewed(path: Path, **options: Any) -> RunView:
+    """A run as a page shows it: `long_run` with these options."""
+    return RunView.read(long_run(path, **options), drawn=True)

@@ -112,5 +112,6 @@ def check_axe(axe_source: str) -> Callable[[Any], None]:
             "v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 200) + ' ' + n.failureSummary).join(' | '))"
         )
         assert found == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
 
     return check

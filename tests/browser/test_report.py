@@ -12,7 +12,7 @@ import pytest
 import privatile
 from privatile.report.run_page import write_run_page
 from privatile.run.view import RunView
-from tests.made_runs import few_days, long_run
+from tests.made_runs import few_days, viewed
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +22,7 @@ HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror=
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    return write_run_page(RunView.read(long_run(folder / "run.db", rounds=20_000), drawn=True), folder / "report.html")
+    return write_run_page(viewed(folder / "run.db", rounds=20_000), folder / "report.html")
 
 
 def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callable[..., Any], report: Path) -> None:
@@ -54,6 +54,16 @@ def test_the_report_opens_from_disk_and_its_chart_reacts_to_zoom(watched: Callab
     page.get_by_role("button", name="By records").click()
     assert figure.get_attribute("data-to") == "60000"  # three clients, a record each
     assert "record 60,000" in figure.locator(".readout").inner_text()
+    # The same by the keyboard.
+    figure.locator(".plot").focus()
+    page.keyboard.press("+")
+    page.keyboard.press("+")
+    first = int(figure.get_attribute("data-from"))
+    page.keyboard.press("ArrowRight")
+    assert int(figure.get_attribute("data-from")) > first
+    assert "estimate" in figure.locator(".readout").inner_text()
+    page.keyboard.press("0")
+    assert figure.get_attribute("data-to") == "60000"
     assert seen.complaints == []
     assert seen.requests == [report.as_uri()]
 
@@ -70,7 +80,7 @@ CanvasRenderingContext2D.prototype.fillRect = function (...given) { boxes.push(g
 
 def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., Any], tmp_path: Path) -> None:
     """Values between whole numbers keep their decimals in the line under the chart."""
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=20_000, design="paper-c1"), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=20_000, design="paper-c1")
     page = watched(offline=True).page
     page.add_init_script(DRAWN)
     page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
@@ -83,7 +93,7 @@ def test_the_chart_says_the_same_numbers_as_the_headline(watched: Callable[..., 
 
 
 def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: Path) -> None:
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=80, length=120, design="auto"), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=80, length=120, design="auto")
     (level,) = view.levels
     assert level.result is not None
     assert level.result.other is not None
@@ -108,30 +118,14 @@ def test_the_chart_tells_both_intervals(watched: Callable[..., Any], tmp_path: P
 
 def test_the_chart_names_no_estimate_where_the_headline_has_none(watched: Callable[..., Any], tmp_path: Path) -> None:
     page = watched(offline=True).page
-    page.goto(
-        write_run_page(RunView.read(few_days(tmp_path / "run.db"), drawn=True), tmp_path / "report.html").as_uri()
-    )
+    view = RunView.read(few_days(tmp_path / "run.db"), drawn=True)
+    page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
     page.locator("figure canvas").wait_for()
     assert page.locator(".big").inner_text() == "7 or less"
     # The chart shows the interval without the declaration that the values are whole.
     assert page.locator(".interval.other").inner_text().startswith("If it is not so: 0 … 7.6,")
     assert ": no estimate, interval 0 … 7.6 " in page.locator(".readout").inner_text()
     assert page.locator("[data-key=estimate]").is_hidden()
-
-
-def test_the_chart_obeys_the_keyboard(watched: Callable[..., Any], report: Path) -> None:
-    page = watched(offline=True).page
-    page.goto(report.as_uri())
-    figure = page.locator("figure[data-level='0']")
-    figure.locator(".plot").focus()
-    page.keyboard.press("+")
-    page.keyboard.press("+")
-    first = int(figure.get_attribute("data-from"))
-    page.keyboard.press("ArrowRight")
-    assert int(figure.get_attribute("data-from")) > first
-    assert "estimate" in figure.locator(".readout").inner_text()
-    page.keyboard.press("0")
-    assert figure.get_attribute("data-from") == "1"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -144,7 +138,6 @@ def test_contrast_and_labels(
     page.goto(report.as_uri())
     page.locator("figure canvas").first.wait_for()
     check_axe(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
 
 
 def test_axe_would_have_complained(watched: Callable[..., Any], check_axe: Callable[[Any], None], report: Path) -> None:
@@ -165,6 +158,11 @@ def test_it_prints_to_pdf_with_the_still_chart(watched: Callable[..., Any], repo
     assert not page.get_by_role("button", name="Zoom in").is_visible()
     page.pdf(path=tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").read_bytes().startswith(b"%PDF-")
+    # Without scripts the still chart is what there is, and the answer.
+    still = watched(java_script_enabled=False).page
+    still.goto(report.as_uri())
+    assert still.locator(".big").inner_text()
+    assert still.locator("svg.still").first.is_visible()
 
 
 A4_INSIDE = 680
@@ -196,7 +194,7 @@ def made_page(kind: str, folder: Path) -> Path:
         target.write_text(paper_page(paper_folder(folder / "paper", shift=0.2)), encoding="utf-8")
     else:
         levels = (0.25, 0.5, 0.75) if kind == "levels" else (0.5,)
-        write_run_page(RunView.read(long_run(folder / "run.db", rounds=300, levels=levels), drawn=True), target)
+        write_run_page(viewed(folder / "run.db", rounds=300, levels=levels), target)
     return target
 
 
@@ -208,7 +206,6 @@ def test_several_levels_pass_too(
     page.goto(made_page("levels", tmp_path).as_uri())
     page.locator("figure canvas").first.wait_for()
     check_axe(page)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     assert page.locator("h1").count() == 1
     assert page.locator(".answers tbody tr").count() == page.locator("figure canvas").count() == 3
     # Every number is in sight with its name, and so are the dots: nothing of a table lies to the side.
@@ -223,26 +220,12 @@ def test_several_levels_pass_too(
     assert not page.locator(".clients td[data-label]").evaluate_all(inside)  # as a table it would not fit
 
 
-def test_without_scripts_the_answer_is_shown(watched: Callable[..., Any], report: Path) -> None:
-    page = watched(java_script_enabled=False).page
-    page.goto(report.as_uri())
-    assert page.locator(".big").inner_text()
-    assert page.locator("svg.still").first.is_visible()
-
-
 def test_hostile_names_are_inert(watched: Callable[..., Any], tmp_path: Path) -> None:
     import numpy as np
 
     rng = np.random.default_rng(1)
-    result = privatile.estimate(
-        {HOSTILE: rng.normal(50, 10, 500), "south": rng.normal(60, 10, 500)},
-        epsilon=1,
-        range=(0, 100),
-        value=HOSTILE,
-        simulate=True,
-        rng=2,
-        rounds=60,
-    )
+    data = {HOSTILE: rng.normal(50, 10, 500), "south": rng.normal(60, 10, 500)}
+    result = privatile.estimate(data, epsilon=1, range=(0, 100), value=HOSTILE, simulate=True, rng=2, rounds=60)
     seen = watched(offline=True)
     seen.page.goto(result.report(tmp_path / "report.html").as_uri())
     seen.page.locator("figure canvas").first.wait_for()
@@ -262,6 +245,5 @@ def test_pages_of_experiments_pass_too(
         seen = watched(color_scheme=scheme, bypass_csp=True, viewport={"width": 380, "height": 800})
         seen.page.goto(target.as_uri())
         check_axe(seen.page)
-        assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
         assert seen.complaints == []
         assert seen.requests == [target.as_uri()]

@@ -214,7 +214,6 @@ def test_the_pages_of_the_survey(
         shown = {"": "#status", "live": ".tiles", "organiser#t=wrong": "#trouble:has-text('wrong')"}.get(path, "table")
         seen.page.locator(shown).first.wait_for()
         check_axe(seen.page)
-        assert seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert seen.hosts == {gateway.url.split("/")[2]}
         if path != "organiser#t=wrong":
             assert seen.complaints == []

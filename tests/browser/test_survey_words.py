@@ -96,7 +96,6 @@ def test_languages_phones_keyboard_and_axe(
 ) -> None:
     page = watched(locale=locale, color_scheme=scheme, viewport={"width": width, "height": 740}, bypass_csp=True).page
     words = json.loads(page_files()[f"static/messages/{locale[:2]}.json"].body)
-    fits = "document.documentElement.scrollWidth <= innerWidth"
     page.goto(f"{url}#c={new_code()}&e=10")
     page.locator("#form").wait_for()
     assert page.evaluate("document.documentElement.lang") == locale[:2]
@@ -109,7 +108,6 @@ def test_languages_phones_keyboard_and_axe(
     page.locator("#number").fill("1,234")
     page.keyboard.press("Enter")
     check_axe(page)
-    assert page.evaluate(fits)
     survey.on_question = lambda code: (
         200, {"survey": survey.facts["survey"], "round": 1, "query": "3", "handed_before": True}, {},
     )  # fmt: skip
@@ -117,13 +115,11 @@ def test_languages_phones_keyboard_and_axe(
     page.keyboard.press("Enter")
     page.locator("#warning").wait_for()
     check_axe(page)
-    assert page.evaluate(fits)
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     says(page, words["counted"])
     check_axe(page)
-    assert page.evaluate(fits)
     other = next(language for language in LANGUAGES if language != locale[:2])
     page.locator("#language").select_option(other)
     says(page, json.loads(page_files()[f"static/messages/{other}.json"].body)["counted"])

@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.core.extensions import KNOWN, of_path
 from privatile.errors import InputError
-from privatile.federation.operations.folders import open_folder
-from privatile.federation.setup.folder import check_coordinated
+from privatile.federation.setup.folder import check_coordinated, open_folder
 from privatile.federation.study import FederationStudy, load_study, study_toml
 from privatile.run.run_file import RunStore
 from privatile.run.tables import folder_facts, no_run_in

@@ -14,16 +14,18 @@ from click.testing import CliRunner, Result
 from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.operations.commands import abort_run
-from privatile.federation.operations.folders import derive
 from privatile.federation.operations.record import release, verify_record
 from privatile.federation.operations.status import read_status
 from privatile.federation.setup.check import check
-from privatile.federation.setup.folder import Directory, admit
+from privatile.federation.setup.folder import Directory, admit, initialize_from
 from privatile.federation.setup.invitation import read_enrolment
 from privatile.federation.study import FederationStudy
 from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
 
 pytestmark = pytest.mark.network
+
+
+HALVES = {"site0": 0.5, "site2": 0.5}
 
 
 def call(*arguments: str) -> Result:
@@ -70,14 +72,15 @@ def begun(folder: Path, rounds: int = 400, **settings: Any) -> Federation:
 def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_path: Path) -> None:
     federation = begun(tmp_path)
     old, path = federation.directory, tmp_path / "new"
-    told = call("federation", "derive", str(old.path), str(path), "--without", "site1", "--proportional")
+    weights = ("--client-weights", "site0=0.25", "--client-weights", "site2=0.75")
+    command = ("federation", "init", str(path), "--from", str(old.path), "--without", "site1", *weights)
+    told = call(*command)
     assert told.exit_code == 2
     assert "neither finished nor aborted" in told.output
     assert not path.exists()
     abort_run(old)
     before = files(old.path)
-    told = call("federation", "derive", str(old.path), str(path), "--without", "site1",
-                "--client-weights", "site0=0.25", "--client-weights", "site2=0.75")  # fmt: skip
+    told = call(*command)
     assert told.exit_code == 0, told.output
     assert "ANOTHER ONE: the quantile of the mixture of these clients, without site1." in told.output
     assert files(old.path) == before  # the old folder is only read
@@ -91,7 +94,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     assert study.title == "A test, without site1"
     assert new.directory.key().public == old.key().public
     assert set(new.directory.roster().clients) == {"site0", "site2"}
-    assert check(new.directory).errors == ()
+    assert check(new.directory).errors == []
     for secret in (new.directory.key_file, new.directory.authority_key, new.directory.broker_files.key):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     # What the old run asked of a client, the new one does not ask.
@@ -123,7 +126,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
 def test_a_client_with_the_old_invitation_is_told_that_the_study_changed(tmp_path: Path) -> None:
     federation = begun(tmp_path)
     abort_run(federation.directory)
-    derive(federation.directory, tmp_path / "new", ["site1"], proportional=True)
+    initialize_from(federation.directory, tmp_path / "new", ["site1"], HALVES)
     new = taken_over(federation, tmp_path / "new")
 
     async def scene() -> None:
@@ -138,55 +141,47 @@ def test_a_client_with_the_old_invitation_is_told_that_the_study_changed(tmp_pat
     asyncio.run(scene())
 
 
-def test_weights_are_stated_or_kept_in_proportion_on_purpose(tmp_path: Path) -> None:
+def test_weights_are_stated_on_purpose(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(3))
-    old = federation.directory
 
-    def made(name: str, **options: Any) -> FederationStudy:
-        return derive(old, tmp_path / name, ["site1"], **options).directory.study()
+    def made(name: str, weights: dict[str, float], **changes: Any) -> FederationStudy:
+        return initialize_from(federation.directory, tmp_path / name, ["site1"], weights, **changes).study()
 
-    for wrong in ({}, {"weights": {"site0": 1.0}}):
-        with pytest.raises(InputError, match="state the weight of every client that is left, site0, site2"):
-            made("no", **wrong)
-    with pytest.raises(InputError, match="not both"):
-        made("no", weights={"site0": 0.5, "site2": 0.5}, proportional=True)
+    for wrong in ({}, {"site0": 1.0}):
+        with pytest.raises(InputError, match=r"--client-weights site0=0\.5 --client-weights site2=0\.5$"):
+            made("no", wrong)
     with pytest.raises(InputError, match="sum to 1"):
-        made("no", weights={"site0": 0.5, "site2": 0.6})
+        made("no", {"site0": 0.5, "site2": 0.6})
     assert not (tmp_path / "no").exists()
-    kept = made("kept", proportional=True)
-    assert [agreement.weight for agreement in kept.clients.values()] == [0.5, 0.5]
-    assert kept.quorum == 2
-    other = made("other", proportional=True, records={"site0": 400}, rounds=9, title="Another")
+    assert made("kept", HALVES).quorum == 2
+    other = made("other", HALVES, records={"site0": 400}, rounds=9, title="Another")
     assert (other.clients["site0"].records, other.clients["site2"].records) == (400, 40)
     assert (other.rounds, other.title) == (9, "Another")
 
 
-def test_what_cannot_be_derived_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_go_on_is_refused(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2))
-    old = federation.directory
-    for without, word in (
-        (["west"], "no client west"),
-        (["site0", "site1"], "keeps at least one"),
-        ([], "at least one"),
-    ):
+    old, whole = federation.directory, {"site1": 1.0}
+    for without, word in ((["west"], "no client west"), (["site0", "site1"], "keeps at least one"), ([], "at least")):
         with pytest.raises(InputError, match=word):
-            derive(old, tmp_path / "new", without, proportional=True)
+            initialize_from(old, tmp_path / "new", without, whole)
     with pytest.raises(InputError, match="not empty"):
-        derive(old, tmp_path, ["site0"], proportional=True)
+        initialize_from(old, tmp_path, ["site0"], whole)
+    told = call("federation", "init", str(tmp_path / "no"), "--from", str(old.path), "--without", "site0", "--open")
+    assert (told.exit_code, (tmp_path / "no").exists()) == (2, False)
+    assert call("federation", "derive", str(old.path)).exit_code == 2
     # The key of the client that was left out is out for good.
-    derive(old, tmp_path / "new", ["site0"], proportional=True)
-    new = Directory(tmp_path / "new")
+    new = initialize_from(old, tmp_path / "new", ["site0"], whole)
     enrolment = read_enrolment(federation.sites["site0"].enrolment_file)
     with pytest.raises(InputError, match="no client 'site0'"):
         admit(new, enrolment, enrolment.keys.fingerprint)
     assert [(old.client, old.keys) for old in new.roster().revoked] == [("site0", enrolment.keys)]
 
 
-def test_a_finished_run_leaves_too_few_records_to_derive(tmp_path: Path) -> None:
+def test_a_finished_run_leaves_too_few_records(tmp_path: Path) -> None:
     federation = Federation(tmp_path, make_study(2, rounds=10, length=4))
     asyncio.run(federation.run()).store.close()
     with pytest.raises(InputError, match=r"site1\.records: must be at least"):
-        derive(federation.directory, tmp_path / "new", ["site0"], proportional=True)
-    made = derive(federation.directory, tmp_path / "new", ["site0"], proportional=True, records={"site1": 50})
-    assert made.asked["site1"] == 40
+        initialize_from(federation.directory, tmp_path / "new", ["site0"], {"site1": 1.0})
+    initialize_from(federation.directory, tmp_path / "new", ["site0"], {"site1": 1.0}, records={"site1": 50})
     assert read_status(federation.directory).state == "finished"

@@ -113,7 +113,8 @@ def test_close_is_for_open_studies(tmp_path: Path) -> None:
     result = call("federation", "close", str(federation.directory.path))
     assert "the next `privatile serve`" in result.output
     assert Control(federation.directory.path / "control").take() == [("close", "")]
-    result = call("federation", "derive", str(federation.directory.path), str(tmp_path / "n"), "--without", "south")
+    old, new = str(federation.directory.path), str(tmp_path / "n")
+    result = call("federation", "init", new, "--from", old, "--without", "south", "--client-weights", "north=1")
     assert "is not continued without a client" in f"{result.output} {result.exception}"
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import PrivatileError
-from privatile.federation.operations.folders import open_folder
+from privatile.federation.setup.folder import open_folder
 from privatile.federation.setup.invitation import read_enrolment, read_invitation
 from privatile.records import read_record
 from privatile.report.groups import read_groups

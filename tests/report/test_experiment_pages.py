@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -51,71 +52,57 @@ def made_store(
     return path
 
 
-def test_an_experiment_gets_a_page(tmp_path: Path) -> None:
-    made_store(tmp_path / "experiment.db")
-    done = CliRunner().invoke(
-        main, ["report", str(tmp_path / "experiment.db"), "-o", str(tmp_path / "experiment.html")]
-    )
+def page_of(store: Path, *figure: Path) -> str:
+    """What `privatile report` writes about a store."""
+    target = store.with_suffix(".html")
+    figures = [word for each in figure for word in ("--figure", str(each))]
+    done = CliRunner().invoke(main, ["report", str(store), *figures, "-o", str(target)])
     assert done.exit_code == 0, done.output
-    page = (tmp_path / "experiment.html").read_text(encoding="utf-8")
+    return target.read_text(encoding="utf-8")
+
+
+def test_an_experiment_gets_a_page(tmp_path: Path) -> None:
+    page = page_of(made_store(tmp_path / "experiment.db"))
     assert "<script>alert" not in page
     assert "<b>C5</b>" not in page
     assert page.count('class="panel"') == 2  # one setting: coverage and error
     facts = json.loads(re.search(r'id="facts">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
-    assert facts["title"] == TITLE
-    assert len(facts["rows"]) == 4
-    assert facts["rows"][0]["coverage_beside"] is None
-    assert "no cell covers less than stated" in page
+    assert (facts["title"], len(facts["rows"]), facts["rows"][0]["coverage_beside"]) == (TITLE, 4, None)
+    assert "No cell is finished yet" in page_of(made_store(tmp_path / "begun.db", rows=0))
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_column_of_values_has_no_least_error(tmp_path: Path, rows: int) -> None:
     """A population from a file has no density: the page and the figure leave out what is not known."""
     store = made_store(tmp_path / "experiment.db", rows=rows, bound=float("nan"))
-    done = CliRunner().invoke(main, ["report", str(store), "-o", str(tmp_path / "page.html")])
-    assert done.exit_code == 0, done.output
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = page_of(store, tmp_path / "figure.svg")
     assert not re.search(r"\bnan\b", page, re.I)
     assert "least that any method can reach" not in page
-    assert "no cell covers less than stated" in page
-    done = CliRunner().invoke(main, ["report", str(store), "--figure", str(tmp_path / "figure.svg")])
-    assert done.exit_code == 0, done.output
     assert "error / bound" not in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
 def test_one_cell_has_one_coverage(tmp_path: Path) -> None:
     store = made_store(tmp_path / "experiment.db", rows=1)
-    page = tmp_path / "page.html"
     for cells, words in ((2, "median coverage of 95"), (1, ">coverage of 95")):
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             connection.execute("DELETE FROM result WHERE rowid >= ?", (cells,))
-        connection.close()
-        assert CliRunner().invoke(main, ["report", str(store), "-o", str(page)]).exit_code == 0
-        assert words in page.read_text(encoding="utf-8")
-        assert bool(re.search(r"cover the truth [\d.]+% to", page.read_text(encoding="utf-8"))) == (cells > 1)
+        page = page_of(store)
+        assert words in page
+        assert bool(re.search(r"cover the truth [\d.]+% to", page)) == (cells > 1)
 
 
 def test_cells_are_marked_by_their_monte_carlo_error(tmp_path: Path) -> None:
+    """Each against its own level: coverage 0.9 is right for 90% intervals, and too low for 95% ones."""
     row = {"coverage": 0.949, "replications": 1000}
     assert verdict(row, 0.95) == ""
     assert verdict({**row, "coverage": 0.92}, 0.95) == "too low"
     assert verdict({**row, "coverage": 1.0}, 0.95) == "too high"
     assert verdict({**row, "coverage": 0.92, "replications": 100}, 0.95) == ""
-    made_store(tmp_path / "low.db", coverage=0.90)
-    CliRunner().invoke(main, ["report", str(tmp_path / "low.db")])
-    assert (tmp_path / "low.html").read_text(encoding="utf-8").count('class="worry">too low') == 4
-
-
-def test_an_experiment_is_judged_at_its_own_level(tmp_path: Path) -> None:
-    """Coverage 0.9 is right for 90% intervals and too low for 95% ones; the store knows which they are."""
     for level, low in ((0.9, 0), (0.95, 4)):
-        made_store(tmp_path / f"{level}.db", coverage=0.9, level=level)
-        assert CliRunner().invoke(main, ["report", str(tmp_path / f"{level}.db")]).exit_code == 0
-        page = (tmp_path / f"{level}.html").read_text(encoding="utf-8")
+        page = page_of(made_store(tmp_path / f"{level}.db", coverage=0.9, level=level))
         assert page.count('class="worry">too low') == low
         assert f"median coverage of {level:.0%} intervals" in page
-    said = CliRunner().invoke(main, ["simulate", "show", str(tmp_path / "0.9.db")])
-    assert "90% intervals" in said.output
+    assert "90% intervals" in CliRunner().invoke(main, ["simulate", "show", str(tmp_path / "0.9.db")]).output
 
 
 @pytest.mark.slow
@@ -161,12 +148,6 @@ def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["report", str(empty), "--figure", str(tmp_path / figure)])
         assert done.exit_code == 2
         assert word in done.output
-
-
-def test_an_experiment_that_has_just_begun_has_a_page(tmp_path: Path) -> None:
-    made_store(tmp_path / "experiment.db", rows=0)
-    assert CliRunner().invoke(main, ["report", str(tmp_path / "experiment.db")]).exit_code == 0
-    assert "No cell is finished yet" in (tmp_path / "experiment.html").read_text(encoding="utf-8")
 
 
 def paper_folder(folder: Path, shift: float) -> Path:

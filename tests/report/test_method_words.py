@@ -5,63 +5,53 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markupsafe import escape
 
-from privatile.report.run_page import findings, how_read, looking, run_page
+from privatile.report.run_page import WORDS, findings, how_read, looking, run_page
 from privatile.run.view import RunView
-from tests.made_runs import long_run
+from tests.made_runs import viewed
 from tests.report.test_caveats import made
-
-BOTH_SIDES = "the innermost questions that the answers place below and above the quantile"
-CURVE, MEAN = "the curve through all answers", "The estimate is the mean of the questions"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "said", "unsaid"),
+    ("options", "method"),
     [
-        ({}, BOTH_SIDES, MEAN),
-        ({"value_kind": "continuous"}, CURVE, MEAN),
-        ({"interval": "self-normalized"}, MEAN, CURVE),
+        ({}, "questions"),
+        ({"value_kind": "continuous"}, "smooth"),
+        ({"interval": "self-normalized"}, "mean"),
         # The law of each look's own path takes seconds.
-        *([({"design": "paper-c1", "interval": "paper"}, MEAN, CURVE)] if os.environ.get("PRIVATILE_LONG") else []),
-        ({"design": "rounds"}, CURVE, MEAN),
-        ({"until_width": 40.0}, BOTH_SIDES, MEAN),
-        ({"until_width": 12.0, "value_kind": "continuous"}, "at every look at once", MEAN),
+        *([({"design": "paper-c1", "interval": "paper"}, "mean")] if os.environ.get("PRIVATILE_LONG") else []),
+        ({"design": "rounds"}, "any-shape"),
+        ({"until_width": 40.0}, "questions"),
+        ({"until_width": 12.0, "value_kind": "continuous"}, "anytime"),
     ],
 )
-def test_the_chart_says_where_the_estimate_comes_from(
-    tmp_path: Path, options: dict[str, object], said: str, unsaid: str
-) -> None:
+def test_the_chart_says_where_the_estimate_comes_from(tmp_path: Path, options: dict[str, Any], method: str) -> None:
     result = made(tmp_path / "run.db", **options)
-    page = run_page(RunView.read(tmp_path / "run.db", drawn=True))
-    assert said in how_read(result)
-    assert said in page
-    assert unsaid not in page
-    text = " ".join(result.to_text().split())  # its lines are folded
-    averaged = "are averaged" in text or "all of them averaged" in text
-    assert averaged == (said == MEAN)
-    assert ("since then" in page) == (said == MEAN and "paper-c1" not in options.values())
-    assert ("voids its confidence" in page) == ("until_width" not in options and said != BOTH_SIDES)
-    assert ("The method:" in page) == ("paper-c1" in options.values())
-
-
-def test_a_run_that_stops_by_its_width_may_be_watched(tmp_path: Path) -> None:
-    made(tmp_path / "run.db", until_width=40.0)
     view = RunView.read(tmp_path / "run.db", drawn=True)
-    assert view.done < view.planned
-    (level,) = view.levels
-    assert level.result is not None
-    assert "at most 40 wide" in looking(view.spec, level.result)
-    assert f"<b>{view.done} of {view.planned}</b>" in run_page(view)
+    page, paper = run_page(view), "paper-c1" in options.values()
+    since = "" if paper else " since then"
+    assert how_read(result) == WORDS["method"][method].format(since=since)
+    assert how_read(result) in page
+    (row,) = [row.text for row in result.rows() if row.key == "rounds"]
+    assert ("averaged" in row) == (method == "mean")
+    fixed = "until_width" not in options and method != "questions"
+    assert (looking(view.spec, result) == WORDS["looking"]["fixed"]) == (WORDS["looking"]["fixed"] in page) == fixed
+    assert ("The method:" in page) == paper
+    if options == {"until_width": 40.0}:
+        assert looking(view.spec, result) == WORDS["looking"]["width"].format(width=40.0)
+        assert view.done < view.planned
+        assert f"<b>{view.done} of {view.planned}</b>" in page
 
 
 @pytest.mark.slow
 def test_several_levels_are_told_apart(tmp_path: Path) -> None:
     """Each level has its chart, its clients and its own remarks; what holds for all is said once."""
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.5, 0.9)), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=300, levels=(0.25, 0.5, 0.9))
     page = run_page(view)
     assert page.count('<table class="clients') == 3
     for name in ("The lower quartile", "The median", "The 0.9 quantile"):
@@ -76,7 +66,7 @@ def test_several_levels_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_trouble_comes_first(tmp_path: Path) -> None:
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=60), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=60)
     marks = re.findall(r'<li class="(good|note|worry)">', run_page(view))
     assert "worry" in marks
     order = {"worry": 0, "good": 1, "note": 2}

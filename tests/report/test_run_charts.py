@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +18,14 @@ from privatile.result.shown import grid_text
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.run.view import RunView
-from tests.made_runs import few_days, long_run, showing
+from tests.made_runs import few_days, long_run, showing, viewed
 from tests.report.test_run_page import Reader
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("design", ["auto", "rounds", *(["paper-c1"] if os.environ.get("PRIVATILE_LONG") else [])])
 def test_the_band_is_the_interval_a_shorter_run_would_have_reported(tmp_path: Path, design: str) -> None:
-    view = RunView.read(long_run(tmp_path / "long.db", rounds=300, design=design), drawn=True)
+    view = viewed(tmp_path / "long.db", rounds=300, design=design)
     level = view.levels[0]
     path = thin_path(level, 2000)
     for number in [number for number, _ in level.snapshots][5::20]:
@@ -43,21 +44,20 @@ def test_early_intervals_over_the_whole_range_do_not_flatten_the_drawing() -> No
     count, known = 100, 60
     low, high = np.full(count, 0.0), np.full(count, 1e6)
     low[known:], high[known:] = 48.0, 52.0
-    rounds, estimate = np.arange(1, count + 1), np.full(count, 50.0)
-    none = np.full(count, np.nan)
+    rounds, estimate, none = np.arange(1, count + 1), np.full(count, 50.0), np.full(count, np.nan)
     path = ThinPath(rounds, rounds, estimate, estimate, none, estimate, low, high, low, high, none, none, (0.0, 1e6))
-    bottom, top = path.heights
-    assert bottom < 48.0 < 52.0 < top
-    assert top - bottom < 1.3 * 3 * (52.0 - 48.0)
-    # Nor does an end that the answers do not bound: it stands at the end of the stated range.
-    bottom, top = replace(path, low=np.zeros(count)).heights
-    assert 40.0 < bottom < 48.0 < 52.0 < top < 60.0
-    # Nor does a last interval that is far wider than the questions lie apart; one that is not is seen whole.
-    early = replace(path, question_low=estimate - 0.1, question_high=estimate + 0.1)
-    bottom, top = replace(early, low=estimate - 20.0, high=estimate + 30.0).heights
-    assert 48.5 < bottom < 49.9 < 50.1 < top < 51.5
-    bottom, top = replace(path, question_low=estimate - 1.0, question_high=estimate + 1.0).heights
-    assert bottom < 48.0 < 52.0 < top
+    near = replace(path, question_low=estimate - 0.1, question_high=estimate + 0.1)
+    apart = replace(path, question_low=estimate - 1.0, question_high=estimate + 1.0)
+    for drawn, seen, most in (
+        (path, (48.0, 52.0), (42.2, 57.8)),
+        # Nor does an end that the answers do not bound flatten it: it stands at the end of the stated range.
+        (replace(path, low=np.zeros(count)), (48.0, 52.0), (40.0, 60.0)),
+        # Nor a last interval that is far wider than the questions lie apart; one that is not is seen whole.
+        (replace(near, low=estimate - 20.0, high=estimate + 30.0), (49.9, 50.1), (48.5, 51.5)),
+        (apart, (48.0, 52.0), (40.0, 60.0)),
+    ):
+        bottom, top = drawn.heights
+        assert most[0] < bottom < seen[0] < seen[1] < top < most[1]
 
 
 def test_the_search_is_a_strip_beside_what_matters(straddled: RunView) -> None:
@@ -103,29 +103,22 @@ def test_axes_have_names_and_whole_numbers(straddled: RunView) -> None:
 def straddled(tmp_path_factory: pytest.TempPathFactory) -> RunView:
     """A run of whole numbers, declared as such."""
     path = tmp_path_factory.mktemp("straddled") / "run.db"
-    return RunView.read(
-        long_run(path, rounds=80, length=120, design="auto", value_kind="whole", whole=True), drawn=True
-    )
+    return viewed(path, rounds=80, length=120, design="auto", value_kind="whole", whole=True)
 
 
 def test_the_page_shows_the_values_left_and_the_interval_beside_them(straddled: RunView) -> None:
     (level,) = straddled.levels
     result = level.result
     assert result is not None
-    assert result.grid_values is not None
-    assert 55.0 in result.grid_values
-    page = run_page(straddled)
-    left = grid_text(result.grid_values)
+    assert 55.0 in (result.grid_values or ())
+    page, shown = run_page(straddled), result.shown
     assert f'<p class="big">{result.estimate:g}</p>' in page
-    assert f"95% interval <b>{left}</b>, if every value is a whole number" in page
-    low, high = result.shown.own.rounded
-    assert f"If it is not so: {low} … {high}, whatever the distribution" in page
-    assert "certain" not in page
+    assert f"95% interval <b>{grid_text(result.grid_values)}</b>, {shown.own.condition}" in page
+    assert f"If it is not so: {shown.undeclared}" in page
+    assert (shown.own.condition_code, result.condition) == ("grid", "any-shape")
     assert (result.other, result.contradiction) == (None, "")  # the declaration says that they are not continuous
-    assert "if the values are continuous" not in page
     (facts,) = Reader(page).facts["results"]
-    assert facts["grid_values"] == list(result.grid_values)
-    assert facts["value_kind"] == "whole"
+    assert (facts["grid_values"], facts["value_kind"]) == (list(result.grid_values or ()), "whole")
 
 
 def estimate_lines(path: ThinPath) -> list[list[float]]:
@@ -183,34 +176,23 @@ def test_questions_on_both_sides_are_drawn_as_a_band_with_the_centre_inside(stra
     assert (path.question_low[:search] == path.question_high[:search]).all()
     window = slice(search + 4, None)
     assert (path.question_low[window] < path.question_high[window]).all()
+    # No mean is made, and the interval is drawn all the same.
+    assert np.isnan(level.mean).all()
+    assert np.isfinite([path.low[window], path.high[window]]).all()
     asked = ~np.isnan(path.question_center)
     assert 8 <= asked.sum() <= 18  # every fifth round of the window
     assert not asked[:search].any()
     # A design that follows the quantile has one question, and no centre.
-    (follows,) = RunView.read(long_run(tmp_path / "one.db", rounds=20), drawn=True).levels
+    (follows,) = viewed(tmp_path / "one.db", rounds=20).levels
     assert np.isnan(thin_path(follows, 99).question_center).all()
-
-
-def test_a_straddled_run_has_no_mean_and_its_interval_is_drawn_all_the_same(straddled: RunView) -> None:
-    (level,) = straddled.levels
-    assert np.isnan(level.mean).all()
-    path = thin_path(level, 2000)
-    assert np.isfinite(path.low[level.burn_in + 4 :]).all()
-    assert np.isfinite(path.high[level.burn_in + 4 :]).all()
 
 
 def test_no_drawn_interval_is_narrower_than_the_result(straddled: RunView) -> None:
     (level,) = straddled.levels
     assert level.result is not None
-    drawn = thin_path(level, 2000).to_dict()
+    drawn: dict[str, Any] = thin_path(level, 2000).to_dict()
     low, high = level.result.confidence_interval
-
-    def last(name: str) -> float:
-        numbers = drawn[name]
-        assert isinstance(numbers, list)
-        assert numbers[-1] is not None
-        return numbers[-1]
-
-    assert last("low") <= low < high <= last("high")
-    assert last("low") == pytest.approx(low, abs=2e-3 * (high - low))
+    first, last = drawn["low"][-1], drawn["high"][-1]
+    assert first <= low < high <= last
+    assert first == pytest.approx(low, abs=2e-3 * (high - low))
     assert "anytime_low" not in drawn  # the same as the interval itself: not sent twice

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from dataclasses import replace
-from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ import privatile
 from privatile.cli import main
 from privatile.errors import InputError, MissingExtra
 from privatile.report.path import thin_path
-from privatile.report.run_page import data_and_options, run_page
+from privatile.report.run_page import WORDS, data_and_options, looking, run_page, write_run_page
 from privatile.result.result import QuantileResult
+from privatile.result.shown import CONDITIONS
 from privatile.run.view import RunView
-from tests.made_runs import long_run
+from tests.made_runs import long_run, viewed
 
 HOSTILE = """</script><script>document.title='owned'</script><img src=x onerror="document.title='owned'">'"`{{7*7}}"""
 
@@ -55,28 +56,17 @@ class Reader(HTMLParser):
         return json.loads(self.facts_text)
 
 
-def people(
-    names: dict[str, float] | None = None, seed: int = 1, size: int = 4000
-) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-    rng = np.random.default_rng(seed)
-    return {name: rng.normal(center, 10, size) for name, center in (names or {"north": 50.0, "south": 60.0}).items()}
+def people(**names: float) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    rng = np.random.default_rng(1)
+    return {name: rng.normal(center, 10, 4000) for name, center in (names or {"north": 50.0, "south": 60.0}).items()}
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> QuantileResult:
+    options: dict[str, Any] = {"epsilon": 1, "range": (0, 100), "value": "income", "rounds": 400, "design": "rounds"}
     save = tmp_path_factory.mktemp("run") / "run.db"
-    return privatile.estimate(
-        people(),
-        q=0.5,
-        epsilon=1,
-        range=(0, 100),
-        value="income",
-        simulate=True,
-        rng=3,
-        rounds=400,
-        save=save,
-        design="rounds",
-    )
+    found: QuantileResult = privatile.estimate(people(), q=0.5, simulate=True, rng=3, save=save, **options)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -119,44 +109,21 @@ def test_the_page_asks_no_one_for_anything(page: str) -> None:
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
-    result = privatile.estimate(
-        people({HOSTILE: 50.0, "south": 60.0}),
-        epsilon=2,
-        range=(0, 100),
-        value=HOSTILE,
-        simulate=True,
-        rng=4,
-        rounds=50,
-    )
-    honest = privatile.estimate(people(), epsilon=2, range=(0, 100), simulate=True, rng=4, rounds=50)
-    # How many ticks a drawing has depends on its numbers, and they on the order of the clients' names.
-    drawn = {"polyline", "text"}
-    tags = [
-        [
-            tag
-            for tag, _ in Reader(each.report(tmp_path / "page.html").read_text(encoding="utf-8")).tags
-            if tag not in drawn
-        ]
-        for each in (result, honest)
-    ]
-    assert tags[0] == tags[1]  # not one element more
-    assert Reader((tmp_path / "page.html").read_text(encoding="utf-8")).facts["results"]
-    hostile = result.report(tmp_path / "hostile.html").read_text(encoding="utf-8")
-    assert Reader(hostile).facts["results"][0]["clients"][0]["name"] == HOSTILE
-    assert "<script>document" not in hostile
-    assert "<img" not in hostile
-
-
-def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     """Neither HTML nor a template's own syntax is interpreted, in text, attributes, title and data."""
-    result = privatile.estimate(
-        people({HOSTILE: 50.0, "{% raw %}": 60.0}), epsilon=1, range=(0, 100), value=HOSTILE, simulate=True, rng=3
-    )
-    page = result.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert f"<title>The median of {escape(HOSTILE)}</title>" in page
-    assert f'<th scope="row">{escape(HOSTILE)}</th>' in page
-    assert '<th scope="row">{% raw %}</th>' in page
-    assert page.count("</script>") == page.count("<script") == 5
+    pages = []
+    for names, value in ((("north", "south"), "income"), ((HOSTILE, "{% raw %}"), HOSTILE)):
+        data = people(**dict(zip(names, (50.0, 60.0), strict=True)))
+        told = privatile.estimate(data, epsilon=2, range=(0, 100), value=value, simulate=True, rng=4, rounds=50)
+        pages.append(told.report(tmp_path / "page.html").read_text(encoding="utf-8"))
+    # How many ticks a drawing has depends on its numbers, and they on the order of the clients' names.
+    tags = [[tag for tag, _ in Reader(page).tags if tag not in ("polyline", "text")] for page in pages]
+    assert tags[0] == tags[1], "not one element more"
+    hostile = pages[1]
+    assert Reader(hostile).facts["results"][0]["clients"][0]["name"] == HOSTILE
+    assert f"<title>The median of {escape(HOSTILE)}</title>" in hostile
+    for name in (HOSTILE, "{% raw %}"):
+        assert f'<th scope="row">{escape(name)}</th>' in hostile
+    assert hostile.count("</script>") == hostile.count("<script") == 5
 
 
 def test_only_our_own_style_and_scripts_are_not_escaped() -> None:
@@ -171,7 +138,7 @@ def test_only_our_own_style_and_scripts_are_not_escaped() -> None:
 def test_the_clients_bars_are_the_results_rank_intervals(tmp_path: Path, page: str) -> None:
     """The drawn bar spans `local_rank_interval`, which the JSON holds too; on the drawing 0 … 1 is 4 … 224 pixels."""
     assert 'class="bar c0"' not in page  # that quantile was not located
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=40, length=100, design="auto"), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=40, length=100, design="auto")
     (result,) = [level.result for level in view.levels if level.result is not None]
     assert result.located
     page = run_page(view)
@@ -199,7 +166,7 @@ def test_no_records_value_is_on_the_page(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
     rounds = 100_000 if os.environ.get("PRIVATILE_LONG") else 8_000
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=rounds, clients=1), drawn=True)
+    view = viewed(tmp_path / "run.db", rounds=rounds, clients=1)
     page = run_page(view)
     assert len(page.encode()) < 500_000
     path = Reader(page).facts["trajectories"][0]
@@ -212,9 +179,7 @@ def test_very_many_rounds_stay_small(tmp_path: Path) -> None:
 
 
 def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
-    view = RunView.read(
-        long_run(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole"), drawn=True
-    )
+    view = viewed(tmp_path / "run.db", rounds=50, length=10, design="auto", value_kind="whole")
     page = run_page(view)
     options = Reader(page).facts["options"]
     assert options["date"].startswith(time.strftime("%Y-%m-%d", time.gmtime(view.created)))
@@ -226,72 +191,53 @@ def test_date_data_and_options_are_on_the_page(tmp_path: Path) -> None:
     tiles = page[page.index('<ul class="tiles">') : page.index("</ul>", page.index('<ul class="tiles">'))]
     assert options["date"][:10] in tiles
     assert not re.search(r"<b>[\d.]+ (s|min|h)</b>", tiles)  # how long it took is no headline
-    nine = RunView.read(long_run(tmp_path / "nine.db", rounds=20, clients=9), drawn=True)
+    nine = viewed(tmp_path / "nine.db", rounds=20, clients=9)
     assert data_and_options(nine)["data"].endswith("client 7 (20) and 1 more")
 
 
 @pytest.mark.slow
 def test_many_clients_and_levels_stay_small(tmp_path: Path) -> None:
-    clients = long_run(tmp_path / "clients.db", rounds=20, clients=1200)
-    assert len(run_page(RunView.read(clients, drawn=True)).encode()) < 500_000
     rounds = 2500 if os.environ.get("PRIVATILE_LONG") else 400
-    levels = long_run(tmp_path / "levels.db", rounds=rounds, levels=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95))
-    assert len(run_page(RunView.read(levels, drawn=True)).encode()) < 500_000
+    levels = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+    many: list[dict[str, Any]] = [{"rounds": 20, "clients": 1200}, {"rounds": rounds, "levels": levels}]
+    for options in many:
+        assert len(run_page(viewed(tmp_path / f"{options['rounds']}.db", **options)).encode()) < 500_000
 
 
 def test_an_unfinished_run_has_a_page_too(tmp_path: Path) -> None:
     for stop in (0, 1, 60, 300):
-        page = run_page(RunView.read(long_run(tmp_path / f"{stop}.db", rounds=800, stop=stop), drawn=True))
+        page = run_page(viewed(tmp_path / f"{stop}.db", rounds=800, stop=stop))
         assert "Unfinished" in page
         assert Reader(page).facts["finished"] is None
-    # The interval that is valid while looking comes first, and the page says why.
-    assert "95% anytime interval <b>" in page
-    assert "The run is unfinished: 300 of at most 800 rounds." in page
+    assert "95% anytime interval <b>" in page, "what is valid while looking comes first"
 
 
-@pytest.mark.parametrize(
-    ("values", "condition", "said"),
-    [
-        ("any", "whatever the distribution", "Its interval is valid at any time."),
-        ("continuous", "if the values are continuous", "Valid at such a time is the anytime interval"),
-    ],
-)
-def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(
-    tmp_path: Path, values: str, condition: str, said: str
-) -> None:
-    view = RunView.read(
-        long_run(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values), drawn=True
-    )
-    page = run_page(view)
-    shown = re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page)
-    assert [words.startswith(condition) for words in shown] == [True]
-    assert said in page
-    assert "so far; the 95% interval valid at any time runs from" in page
-    (level,) = view.levels
+@pytest.mark.parametrize(("values", "code"), [("any", "any-shape"), ("continuous", "smooth")])
+def test_while_a_run_goes_on_its_page_shows_what_is_valid_at_every_look(tmp_path: Path, values: str, code: str) -> None:
+    view = viewed(tmp_path / "run.db", rounds=60, stop=45, length=80, design="auto", value_kind=values)
+    page, (level,) = run_page(view), view.levels
     assert level.result is not None
-    assert (level.result.anytime == level.result.confidence_interval) == (values == "any")
-    assert level.result.valid_at_every_look == (values == "any")
+    first, always = level.result.shown.first, values == "any"
+    assert first.condition_code == code
+    assert re.findall(r'<p class="interval">95% anytime interval <b>.*? … .*?</b>, ([^<]*)', page) == [first.condition]
+    assert next(one.text for one in level.result.caveats if one.code == "unfinished") in page
+    assert (level.result.anytime == level.result.confidence_interval) == level.result.valid_at_every_look == always
     # The chart draws the interval that stands first, and says what it is.
     (drawn,) = Reader(page).facts["trajectories"]
-    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(level.result.shown.first.drawn, rel=1e-3)
-    assert "the interval that is valid at any time" in page
-    assert "voids its confidence" not in page
-    assert ("the dashed one holds at the planned end only" in page) == (level.result.other is not None)
-    assert (", at the planned end only" in page) == (level.result.other is not None)
+    assert (drawn["low"][-1], drawn["high"][-1]) == pytest.approx(first.drawn, rel=1e-3)
+    assert looking(view.spec, level.result) in page
+    assert looking(view.spec, level.result) != WORDS["looking"]["fixed"]
+    beside = WORDS["looking"]["beside"] in page
+    assert beside == (", at the planned end only" in page) == (level.result.other is not None)
 
 
 def test_several_levels_show_both_intervals_each(tmp_path: Path) -> None:
-    view = RunView.read(
-        long_run(tmp_path / "run.db", rounds=50, length=250, levels=(0.4, 0.6), design="auto"), drawn=True
-    )
+    view = viewed(tmp_path / "run.db", rounds=50, length=250, levels=(0.4, 0.6), design="auto")
     page = run_page(view)
-    shown = [level.result for level in view.levels if level.result is not None]
-    assert len(shown) == 2
-    others = [result.other for result in shown if result.other is not None]
-    assert page.count('<span class="other">if smooth: ') == len(others)
-    assert others
-    assert page.count("The interval holds whatever the distribution.") == 1
-    assert page.count("“if smooth”: it holds if the values are continuous") == 1
+    others = [level.result.other for level in view.levels if level.result is not None and level.result.other]
+    assert page.count('<span class="other">if smooth: ') == len(others) > 0
+    assert page.count(f"The interval holds {CONDITIONS['any-shape']}.") == 1
+    assert page.count(f"“if smooth”: it holds {CONDITIONS['smooth']}") == 1
 
 
 @pytest.mark.slow
@@ -309,36 +255,23 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_figures(tmp_path: Path) -> None:
-    run = long_run(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
-    from privatile.report.charts import trajectory_figure
-    from privatile.report.pages import write_figure
-
-    draw = partial(trajectory_figure, RunView.read(run, drawn=True))
+def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same file every time, whose text stays text; without matplotlib the error names the extra."""
+    view = viewed(tmp_path / "run.db", rounds=300, levels=(0.25, 0.75))
     heads = {".svg": b"<?xml", ".pdf": b"%PDF-", ".png": b"\x89PNG"}
     for suffix, head in heads.items():
-        first = write_figure(tmp_path / f"a{suffix}", draw).read_bytes()
+        first = write_run_page(view, tmp_path / f"a{suffix}").read_bytes()
         assert first.startswith(head)
-        assert first == write_figure(tmp_path / f"b{suffix}", draw).read_bytes()  # no date inside
-    assert ">rounds<" in (tmp_path / "a.svg").read_text()  # text stays text
+        assert first == write_run_page(view, tmp_path / f"b{suffix}").read_bytes()
+    assert ">rounds<" in (tmp_path / "a.svg").read_text()
     with pytest.raises(InputError, match="must end in"):
-        write_figure(tmp_path / "a.gif", draw)
-
-
-def test_without_matplotlib_a_figure_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from privatile.report.charts import trajectory_figure
-    from privatile.report.pages import write_figure
-
+        write_run_page(view, tmp_path / "a.gif")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    view = RunView.read(long_run(tmp_path / "run.db", rounds=50), drawn=True)
     with pytest.raises(MissingExtra, match=r"\.\[report\]"):
-        write_figure(tmp_path / "a.svg", partial(trajectory_figure, view))
+        write_run_page(view, tmp_path / "a.svg")
 
 
 def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult) -> None:
-
     with pytest.raises(InputError, match=r"save='run\.db'"):
         replace(result, reporter=None).report()
     with pytest.raises(InputError, match=r"\.html"):
@@ -349,7 +282,10 @@ def test_a_result_without_rounds_says_how_to_get_a_report(result: QuantileResult
     ("report", "later"),
     [({}, False), ({"interval": "any-shape"}, False), ({"interval": "smooth"}, True), ({"value_kind": "step=5"}, True)],
 )
-def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, str], later: bool) -> None:
+def test_what_is_chosen_after_the_answers_came_is_said(tmp_path: Path, report: dict[str, Any], later: bool) -> None:
     path = long_run(tmp_path / "run.db", rounds=60, length=80, design="auto", value_kind="any")
-    view = RunView.read(path, **report, drawn=True)
-    assert ("Chosen after the answers had come" in run_page(view)) == later
+    (result,) = RunView.read(path, **report).results()
+    assert result is not None
+    assert any(caveat.code == "chosen-later" for caveat in result.caveats) == later
+    page = run_page(RunView.read(path, **report, drawn=True))
+    assert all(caveat.text in page for caveat in result.caveats if caveat.code == "chosen-later")

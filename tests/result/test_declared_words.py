@@ -14,7 +14,7 @@ from privatile.result.caveats import Caveat, caveat, open_on_one_side, said_once
 from privatile.result.compare import Comparison, compare
 from privatile.result.groups import GroupResults
 from privatile.result.result import ConfidenceInterval, QuantileResult, Results
-from privatile.result.shown import CONDITIONS, p_value_text
+from privatile.result.shown import p_value_text
 from privatile.run.status import beside
 from tests.result.test_both_readings import AGES, run
 
@@ -47,37 +47,40 @@ def test_the_headline_is_one_number_and_the_values_left_are_the_interval(ages: Q
         estimate=44.0,
         valid_at_every_look=False,
     )
-    text = wide.to_text()
-    assert wide.headline == "44"
-    assert wide.shown.own.text == "7 … 63"
-    assert "the 95% interval runs from 7 to 63, if every value is a whole number." in wide.sentence
+    own = wide.shown.own
+    assert (wide.headline, own.text, own.rounded, own.condition_code) == ("44", "7 … 63", ("6", "64"), "grid")
+    assert f"the 95% interval runs from 7 to 63, {own.condition}." in wide.sentence
     # The interval without the declaration stands once, and says so.
-    assert text.count(" 64") == 1
-    assert "if it is not so  6 … 64, whatever the distribution" in text
+    assert wide.to_text().count(" 64") == wide.to_text().count(f"if it is not so  {wide.shown.undeclared}") == 1
     assert wide.facts()["confidence_interval"] == {"low": 6.6, "high": 63.7}
 
 
 def test_a_running_sentence_says_what_the_line_below_it_refers_to(ages: QuantileResult) -> None:
+    ends = ConfidenceInterval(33.2, 48.9)
     so_far = replace(
         ages,
-        confidence_interval=ConfidenceInterval(33.2, 48.9),
-        anytime=ConfidenceInterval(33.2, 48.9),
+        confidence_interval=ends,
+        anytime=ends,
         grid_values=tuple(map(float, range(34, 49))),
         estimate=39.0,
         valid_at_every_look=True,
         caveats=(Caveat("unfinished", ""),),
     )
-    told = "is estimated at 39 so far; the 95% interval valid at any time runs from 34 to 48"
-    assert so_far.sentence.endswith(f"{told}, if every value is a whole number.")
-    assert beside(so_far) == ["If it is not so: 33 … 49, whatever the distribution."]
     # Without a declaration nothing refers to it; nor where another sequence is shown, which does not rest on it.
     undeclared = replace(so_far, value_kind="any", grid_values=None, contradiction="")
-    assert undeclared.sentence.endswith("runs from 33 to 49, whatever the distribution.")
-    assert beside(undeclared) == []
-    sequence = ConfidenceInterval(32.2, 50.9)
-    smooth = replace(so_far, anytime=sequence, anytime_condition="smooth", valid_at_every_look=False)
-    assert smooth.sentence.endswith(f"runs from 32 to 51, {CONDITIONS['smooth']}.")
-    assert not any("not so" in text for text in beside(smooth))
+    sequence = replace(
+        so_far, anytime=ConfidenceInterval(32.2, 50.9), anytime_condition="smooth", valid_at_every_look=False
+    )
+    for result, low, high, code in (
+        (so_far, "34", "48", "grid"),
+        (undeclared, "33", "49", "any-shape"),
+        (sequence, "32", "51", "smooth"),
+    ):
+        first = result.shown.first
+        assert (first.ends, first.condition_code) == ((low, high), code)
+        assert result.sentence.endswith(f"runs from {low} to {high}, {first.condition}.")
+        told = any("If it is not so" in text for text in beside(result))
+        assert told == bool(result.shown.undeclared) == (code == "grid")
 
 
 def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
@@ -88,12 +91,10 @@ def test_a_bound_of_whole_numbers_is_one(ages: QuantileResult) -> None:
         confidence_interval=ConfidenceInterval(0.0, 11.7),
         grid_values=tuple(map(float, range(12))),
     )
-    assert few.headline == "11 or less"
-    assert "is 11 or less with 95% confidence, if every value is a whole number" in few.sentence
     beside = replace(few, caveats=(Caveat("range", ""),))  # at the lower end of the range
-    assert beside.headline == "11 or less"
-    assert "lies between 0 and 11" in beside.sentence
-    assert beside.sentence.endswith("with 95% confidence, if every value is a whole number.")
+    for one in (few, beside):
+        assert (one.headline, one.shown.own.ends, one.shown.own.condition_code) == ("11 or less", ("0", "11"), "grid")
+        assert one.shown.own.condition in one.sentence
     said = said_once([HALF_OPEN], [Caveat("range", ""), caveat("central")])
     assert [caveat.code for caveat in said] == ["range", "central"]
     assert said_once([HALF_OPEN], [caveat("central")]) == (HALF_OPEN, caveat("central"))

@@ -37,12 +37,9 @@ from privatile.cli.options import (
     number,
     numbers_by_client,
     one_for_all,
-    operations_arguments,
     service_options,
     site_choices,
     site_options,
-    unit_words,
-    write_unit,
 )
 from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, PrivatileError, require
@@ -150,24 +147,14 @@ def serve(
     json_logs: bool,
     verbose: bool,
     dashboard: DashboardOptions,
-    install_unit: Path | None,
     **options: Any,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
     from privatile.federation.monitoring import start_logging
-    from privatile.federation.operations.folders import open_organizer
     from privatile.federation.operations.serve import ServeOptions, serve_run
+    from privatile.federation.setup.folder import open_organizer
 
     directory = open_organizer(folder)
-    if install_unit is not None:
-        from privatile.federation.operations.units import systemd_unit
-
-        arguments = ["serve", str(folder.absolute()), "--json-logs", "--replicas", str(options["replicas"])]
-        arguments += [text for url in options["brokers"] for text in ("--broker", url)]
-        arguments += operations_arguments(*(options[name] for name in ("ops_port", "ops_host", "ops_names")))
-        unit = systemd_unit(f"coordinator of {folder.name}", arguments, [folder])
-        write_unit(install_unit, directory.study().identity, unit)
-        return
     start_logging(as_json=json_logs, verbose=verbose)
     with dashboard.running(directory.store_file):
         end = serve_run(directory, ServeOptions(**options), lambda line: echo(line, err=True))
@@ -193,7 +180,6 @@ def join(
     source: str | None,
     site: Path | None,
     yes: bool,
-    install_unit: Path | None,
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
@@ -206,10 +192,8 @@ def join(
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.api.local_run import state_folder
-    from privatile.core.private_files import config_folder
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.join import join_run
-    from privatile.federation.operations.units import systemd_unit
     from privatile.federation.setup.folder import check_coordinated
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
@@ -218,12 +202,6 @@ def join(
     invited = read_invitation(invitation)
     place = find_site(site or state_folder(), invited, invitation)
     options = site_choices(reading, policy, values)
-    if install_unit is not None:
-        arguments = ["join", str(invitation.absolute()), "--site", str(place.path.absolute())]
-        arguments += unit_words(source, reading, options)
-        writes = (place.path, state_folder(), config_folder())
-        write_unit(install_unit, invited.client, systemd_unit(f"client {invited.client}", arguments, writes))
-        return
     rows = reading.data(source, "--source")
     agree(invited.rows(), "Answer this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
@@ -237,9 +215,9 @@ def join(
 @click.option("--unfinished", is_flag=True, help="Release a run that has not finished; the record says so.")
 def release(folder: Path, output: Path, unfinished: bool) -> None:
     """Write the signed record of DIR's run: study, budgets, estimate, interval, caveats, transcript digest."""
-    from privatile.federation.operations.folders import open_organizer
     from privatile.federation.operations.record import UNFINISHED
     from privatile.federation.operations.record import release as make
+    from privatile.federation.setup.folder import open_organizer
     from privatile.records.signing import write_record
 
     record = make(open_organizer(folder), unfinished=unfinished)
@@ -294,13 +272,13 @@ def _words(command: str | None) -> list[str] | None:
 
 def _directory(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
     # Imported when a command is called: --help works without the extra, and at once.
-    from privatile.federation.operations.folders import open_organizer
+    from privatile.federation.setup.folder import open_organizer
 
     return open_organizer(path)
 
 
 def _any_folder(_context: click.Context, _parameter: click.Parameter, path: Path) -> "Directory":
-    from privatile.federation.operations.folders import open_folder
+    from privatile.federation.setup.folder import open_folder
 
     return open_folder(path)
 
@@ -308,6 +286,48 @@ def _any_folder(_context: click.Context, _parameter: click.Parameter, path: Path
 DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_directory)
 ANY_FOLDER = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path), callback=_any_folder)
 PORT = click.IntRange(1, 65535)
+FROM = "Go on from OLD's study, whose run is over, --without lost clients."
+
+
+def _old_folder(context: click.Context, parameter: click.Parameter, path: Path | None) -> "Directory | None":
+    return None if path is None else _directory(context, parameter, path)
+
+
+def _go_on(
+    context: click.Context,
+    new: "Directory",
+    old: "Directory",
+    without: tuple[str, ...],
+    weight: tuple[str, ...],
+    records: tuple[str, ...],
+) -> None:
+    from privatile.federation.setup.folder import initialize_from
+
+    kept = ("directory", "old", "without", "weight", "records", "rounds", "title")
+    typed = click.core.ParameterSource.COMMANDLINE
+    given = {one.name: one for one in context.command.params if context.get_parameter_source(one.name or "") is typed}
+    for name in given.keys() - kept:
+        raise InputError(f"{given[name].opts[0]} is as in the old study: leave it out with --from.")
+    before = old.study()
+    left = tuple(name for name in before.clients if name not in without)
+    made = initialize_from(
+        old,
+        new.path,
+        without,
+        by_client("client-weights", weight, left),
+        records=whole_numbers(by_client("records", records, left)),
+        rounds=context.params["rounds"],
+        title=context.params["title"] if "title" in given else None,
+    )
+    study = made.study()
+    echo(f"study        {made.study_file}  (hash {study.digest[:16]}, was {before.digest[:16]})")
+    for name, agreement in study.clients.items():
+        echo(f"client       {name}: weight {agreement.weight:g}, {agreement.records:,} records")
+    gone = ", ".join(name for name in before.clients if name not in study.clients)
+    echo(f"estimand     ANOTHER ONE: the quantile of the mixture of these clients, without {gone}.")
+    for name in study.clients:
+        echo(f"invitation   {made.invitation_file(name)}  -> send to {name}")
+    echo("The clients' keys stay admitted; nobody enrols again. Sites join with the new invitation.")
 
 
 @click.group()
@@ -324,9 +344,7 @@ def federation() -> None:
 
 @federation.command()
 @DIRECTORY
-@click.option(
-    "--add-client", "clients", multiple=True, required=True, metavar="NAME", help="A client; repeat for each."
-)
+@click.option("--add-client", "clients", multiple=True, metavar="NAME", help="A client; repeat for each.")
 @click.option(
     "--q",
     "levels",
@@ -344,10 +362,8 @@ def federation() -> None:
     metavar="CLIENT=NUMBER",
     help="Weights in the mixture; by their records unless given.",
 )
-@click.option("--records", multiple=True, required=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
-@click.option(
-    "--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where the quantile can lie."
-)
+@click.option("--records", multiple=True, metavar="[CLIENT=]NUMBER", help="Records asked of a client.")
+@click.option("--range", "range_", nargs=2, type=float, metavar="LOW HIGH", help="Where the quantile can lie.")
 @click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
 @click.option("--rounds", type=int, help="Rounds; 100 to 500 suffice, 200 unless given.")
 @click.option("--open", "is_open", is_flag=True, help="Records arrive over weeks: --records is the most of a client.")
@@ -379,7 +395,12 @@ def federation() -> None:
 @click.option("--listen", default="127.0.0.1", show_default=True, help="Address the embedded broker listens on.")
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of the embedded broker.")
 @click.option("--broker", "brokers", multiple=True, metavar="URL", help="A broker of your own, for the invitations.")
+@click.option("--from", "old", metavar="OLD", callback=_old_folder, type=click.Path(path_type=Path), help=FROM)
+@click.option("--without", multiple=True, metavar="NAME", help="With --from: a client that is lost; repeat for each.")
+@click.pass_context
 def init(
+    context: click.Context,
+    /,
     directory: "Directory",
     clients: tuple[str, ...],
     epsilon: tuple[str, ...],
@@ -391,13 +412,27 @@ def init(
     port: int,
     brokers: tuple[str, ...],
     is_open: bool,
+    old: "Directory | None",
+    without: tuple[str, ...],
     **study: Any,
 ) -> None:
-    """Write a new federation into DIR: study, authority, keys, one invitation per client."""
+    """Write a new federation into DIR: study, authority, keys, one invitation per client.
+
+    With --from OLD, whose run is finished or aborted, it goes on without lost clients. Keys and admissions of the
+    others stay, and records that OLD asked are not asked again. The estimand is another: that of the clients left.
+    """
     from privatile.federation.setup.folder import initialize, new_identity
     from privatile.federation.setup.permissions import BrokerSettings
     from privatile.federation.study import FederationStudy
 
+    if old is not None:
+        _go_on(context, directory, old, without, weight, records)
+        return
+    for option, given in (("--add-client", clients), ("--records", records), ("--range", range_)):
+        if not given:
+            raise click.MissingParameter(param_hint=option, param_type="option")
+    if without:
+        raise InputError("--without goes with --from OLD: the folder of the study that goes on without a client.")
     if len(set(clients)) < len(clients):
         raise InputError("every client is named once.")
     columns: dict[str, dict[str, Any]] = {
@@ -558,42 +593,6 @@ def abort(directory: "Directory", yes: bool) -> None:
 
     ask_first(ABORT, f": {NEEDS_YES}", yes=yes)
     echo(abort_run(directory))
-
-
-@federation.command()
-@DIRECTORY
-@click.argument("new", metavar="NEW", type=click.Path(path_type=Path))
-@click.option("--without", multiple=True, required=True, metavar="NAME", help="A client that is lost; repeat for each.")
-@click.option(
-    "--client-weights",
-    "weight",
-    multiple=True,
-    metavar="CLIENT=NUMBER",
-    help="The weight of every client that is left.",
-)
-@click.option("--proportional", is_flag=True, help="Or state that those left keep their proportions.")
-@click.option("--records", multiple=True, metavar="[CLIENT=]NUMBER", help="Records asked; what is left unless given.")
-@click.option("--rounds", type=int, help="Rounds; as before unless given.")
-@click.option("--title", help="The new study's title; the old one, with who is missing, unless given.")
-def derive(
-    directory: "Directory",
-    new: Path,
-    without: tuple[str, ...],
-    weight: tuple[str, ...],
-    records: tuple[str, ...],
-    **changes: Any,
-) -> None:
-    """Begin again without a lost client: write NEW from DIR, whose run is finished or aborted.
-
-    Keys and admissions of the others stay. The estimand is another: the mixture of the clients that are left.
-    """
-    from privatile.federation.operations.folders import derive as derive_directory
-
-    left = tuple(name for name in directory.study().clients if name not in without)
-    weights = by_client("client-weights", weight, left)
-    asked = whole_numbers(by_client("records", records, left))
-    made = derive_directory(directory, new, without, weights=weights, records=asked, **changes)
-    echo(made.to_text())
 
 
 @federation.command()

@@ -98,8 +98,8 @@ def _reader(path: Path) -> "Callable[[], RunStatus | SurveyStatus]":
 
         return partial(read_survey, SurveyFolder(path))
     if path.is_dir() and (extensions.of_organization(path) is not None or (path / extensions.STUDY_FILE).is_file()):
-        from privatile.federation.operations.folders import open_folder
         from privatile.federation.operations.status import read_status
+        from privatile.federation.setup.folder import open_folder
 
         return partial(read_status, open_folder(path))
     from privatile.report.dashboard.live import find_run

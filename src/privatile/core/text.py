@@ -180,6 +180,7 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
+    "--install-unit": "Take a unit from the folder deploy/, and put the command into it.",
     "--log": "Use --scale, with the value log.",
     "--values": "Use --value-kind.",
     "--weights": "Use --client-weights.",
@@ -189,7 +190,7 @@ REMOVED = {
     "survey status": "Use `privatile status FOLDER`.",
     "estimate --overall-share": "Run `privatile estimate` once more without --by, with --spend-again (ε adds up).",
     "federation add --weight": "Use --client-weight.",
-    "federation derive --weight": "Use --client-weights.",
+    "federation derive": "Use `privatile federation init NEW --from OLD --without NAME`.",
     "federation init --client": "Use --add-client.",
     "federation init --weight": "Use --client-weights.",
     "peer enroll --client": "Use --as-client.",

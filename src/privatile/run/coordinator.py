@@ -15,10 +15,10 @@ the counts how many came. When a round closes is decided by numbers of people an
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from privatile.core.messages import LARGEST_LENGTH, Question
 from privatile.core.text import moment
@@ -29,7 +29,7 @@ from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import QuantileResult, Results
 from privatile.result.summary import LevelFacts, all_of, make_results, narrow_enough
-from privatile.run.run_file import ClientTotals, RunStore, Statement, StoredRound, opening
+from privatile.run.run_file import RunStore, Statement, StoredRound, opening
 
 
 class LevelRound(NamedTuple):
@@ -159,44 +159,6 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
-def has_interval(tracks: Sequence[Track]) -> bool:
-    """Whether every level has an interval so far; none has one while its quantile is still being searched for."""
-    return all(track.state.averages.give_interval for track in tracks)
-
-
-class RunSource(Protocol):
-    """Where a run's rounds are read from: its file, or `StoredRun`."""
-
-    path: str
-    run: str
-    spec: RunSpec
-    created: float
-
-    @property
-    def date(self) -> str | None:
-        """When the run began, as results tell it."""
-
-    @property
-    def finished(self) -> float | None:
-        """When it was over, in seconds since 1970; none while it goes on."""
-
-    @property
-    def why_ended(self) -> Reason | None:
-        """Why an open-ended run is over."""
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Read as of one moment."""
-
-    def rounds(self, level_index: int = 0, after: int = 0) -> Iterable[StoredRound]:
-        """The rounds of one level, in order, from round `after` + 1 on."""
-
-    def open_round(self) -> list[StoredRound]:
-        """What was written to be asked next, one entry per level that is not over."""
-
-    def unreadable(self, why: str) -> StoreError:
-        """The error for rounds that the design would not have asked."""
-
-
 @dataclass
 class StoredRun:
     """A run that is over, as plain data: what a page of it needs when its file may be gone."""
@@ -232,6 +194,10 @@ class StoredRun:
         return StoreError(f"{self.path} does not replay: {why}")
 
 
+RunSource = RunStore | StoredRun
+"""Where a run's rounds are read from."""
+
+
 def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRound], None]) -> bool:
     """Bring all levels to where a source is at one moment; whether it has the open round.
 
@@ -254,6 +220,17 @@ def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRou
     except ProtocolError as error:
         raise source.unreadable(str(error)) from None
     return bool(written)
+
+
+class ClientTotals(NamedTuple):
+    """One client's part of a run so far, over all levels."""
+
+    asked: int
+    """Records that the rounds asked for, without those that are known not to have answered (`missed_records`)."""
+    answered: int
+    """Records that answered."""
+    silent: int
+    """Rounds without an answer, counted per level."""
 
 
 def client_totals(tracks: Sequence[Track]) -> dict[str, ClientTotals]:
@@ -303,6 +280,11 @@ class Coordinator:
     def clients(self) -> dict[str, ClientTotals]:
         """What complete rounds have asked of every client, and what it has answered."""
         return client_totals(self.tracks)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether every level has an interval so far; none has one while its quantile is still being searched for."""
+        return all(track.state.averages.give_interval for track in self.tracks)
 
     @property
     def planned(self) -> int:

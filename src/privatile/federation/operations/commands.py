@@ -30,9 +30,8 @@ from privatile.core.private_files import default_person_key, key_folder
 from privatile.core.text import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.service import Control
-from privatile.federation.operations.folders import open_folder
 from privatile.federation.operations.serve import open_run
-from privatile.federation.setup.folder import Directory
+from privatile.federation.setup.folder import Directory, open_folder
 from privatile.run.files import unwritable, write_json
 from privatile.run.run_file import RunStore, connect
 from privatile.run.tables import running_process

@@ -11,7 +11,7 @@ DIR/run.db                  the run: questions, counts, state
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,9 +25,11 @@ from privatile.federation.setup.permissions import BrokerFiles, BrokerSettings, 
 from privatile.federation.study import FederationStudy, load_study, study_toml
 from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint
 from privatile.run.certificates import issue_broker, make_authority
+from privatile.run.coordinator import Coordinator
 from privatile.run.files import read_json, replace_file, write_json, write_private
 from privatile.run.run_file import RunStore
-from privatile.run.tables import COORDINATOR_PROCESS
+from privatile.run.state import is_aborted
+from privatile.run.tables import COORDINATOR_PROCESS, running_process
 
 if TYPE_CHECKING:
     from privatile.federation.setup.check import Look
@@ -56,6 +58,18 @@ def check_coordinated(path: Path) -> None:
     """Refuse a folder, or an invitation, of an extension; anything else passes, right or wrong."""
     if (extension := of_path(path)) is not None:
         raise InputError(extension.refusal(path))
+
+
+def open_folder(path: Path) -> "Directory":
+    """A federation's folder as it is: an organizer's, or that of an extension's organization."""
+    extension = of_path(path)
+    return Directory(path) if extension is None else extension.open_folder(path)
+
+
+def open_organizer(path: Path) -> "Directory":
+    """An organizer's folder; any other is refused."""
+    check_coordinated(path)
+    return Directory(path)
 
 
 class FolderWords(NamedTuple):
@@ -214,6 +228,78 @@ def initialize(
     directory.save_roster(Roster({}, ()))
     directory.invite(brokers)
     return directory
+
+
+def initialize_from(
+    old: Directory, path: Path, without: Collection[str], weights: Mapping[str, float], **changes: Any
+) -> Directory:
+    """Write a new folder for the clients of `old` but those in `without`; the old one is only read.
+
+    Coordinator, authority, broker and the other clients' admissions stay; study hash, run and estimand are new. Records
+    that the old run asked do not answer again: the new study asks at most what is left of those that each client agreed
+    to. `changes` are other values for `records` (by client), `rounds` or `title`.
+    """
+    study = old.study()
+    if study.is_open:
+        raise InputError(
+            "an open study is not continued without a client: those who have answered do not answer again. Begin a new "
+            "study with `privatile federation init --open`."
+        )
+    if unknown := sorted(set(without) - set(study.clients)):
+        raise InputError(f"the study has no client {', '.join(unknown)}. Its clients: {', '.join(study.clients)}.")
+    left = [name for name in study.clients if name not in without]
+    if not without or not left:
+        raise InputError("--without leaves out at least one client, and keeps at least one.")
+    asked = _asked(old, study)
+    if set(weights) != set(left):
+        total = sum(study.clients[name].weight for name in left)
+        shown = " ".join(f"--client-weights {name}={study.clients[name].weight / total:.12g}" for name in left)
+        raise InputError(
+            "the weights decide which mixture is estimated, and without a client it is another one: state the weight "
+            f"of every client that is left. The old proportions are {shown}"
+        )
+    plain, records = study.to_dict(), changes.pop("records", None) or {}
+    kept = {name: records.get(name, study.clients[name].records - asked[name]) for name in left}
+    plain["clients"] = {
+        name: {**plain["clients"][name], "weight": weights[name], "records": kept[name]} for name in left
+    }
+    plain["title"] = f"{study.title}, without {', '.join(sorted(without))}"[:200]
+    plain["quorum"] = 0 if study.quorum == len(study.clients) else min(study.quorum, len(left))
+    plain |= {name: value for name, value in changes.items() if value is not None}
+    new = new_folder(path, FederationStudy.from_dict(plain), old.settings())
+    for secret, copy in zip(old.secrets, new.secrets, strict=True):
+        write_private(copy, secret.read_bytes())
+    for certificate, copy in zip(old.certificates, new.certificates, strict=True):
+        replace_file(copy, certificate.read_text(encoding="ascii"))
+    roster, invitation = old.roster(), old.invitation_file(left[0])
+    gone = tuple(RevokedKey(name, keys) for name, keys in roster.clients.items() if name not in left)
+    admitted = {name: keys for name, keys in roster.clients.items() if name in left}
+    new.save_roster(Roster(admitted, (*roster.revoked, *gone)))
+    new.invite(read_invitation(invitation).brokers if invitation.exists() else ())
+    return new
+
+
+def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
+    """Records that the run may have asked of each client; refused unless it is over."""
+    if running_process(old.pid_file) is not None:
+        raise InputError("the coordinator of the old run is running. End that run first: privatile federation abort")
+    if not old.store_file.exists():
+        return dict.fromkeys(study.clients, 0)
+    with RunStore.open(old.store_file, read_only=True) as store:
+        if store.run != study.run:
+            raise InputError(f"{old.store_file} holds another run than the study's.")
+        if store.finished is None and not is_aborted(store):
+            raise InputError(
+                f"the run of {old.path} is neither finished nor aborted, and both runs would want the same records. "
+                f"End it for good first: privatile federation abort {old.path}"
+            )
+        coordinator = Coordinator(store)
+        asked = coordinator.asked
+        if store.finished is None:
+            # The round that was being asked may have been answered without being counted.
+            for name, questions in coordinator.questions().items():
+                asked[name] += sum(question.length for question in questions)
+    return asked
 
 
 def renew(
