@@ -171,15 +171,7 @@ def test_a_site_joins_with_a_query(
     assert "decimal commas" in told[2]
     assert "is read with" not in told[0] + told[1]
     assert leaks(home, caplog.text, *told) == []
-    units = ["--install-unit", str(home / "units"), "--database-url-file", str(home / "address"), "--sql", SQL]
-    assert CliRunner().invoke(main, [*join, *units, "--unit", "EUR"]).exit_code == 0
-    text = (home / "units" / "privatile-site0.service").read_text()
-    assert f'"--sql" "{SQL}"' in text
-    assert f'"--database-url-file" "{home / "address"}"' in text
-    assert '"--unit" "EUR"' in text
-    assert leaks(home) == []
     for more, error in (
-        (["--install-unit", str(home), "--database-url-env", "PEOPLE", "--sql", SQL], "not have your environment"),
         ([], "--source is missing"),
         (["--source", f"mysql://me:{PASSWORD}@host/pay"], "the address of a database"),
     ):

@@ -133,7 +133,7 @@ def test_a_backup_without_its_keys_says_which_files_to_put_back(tmp_path: Path) 
     back_up(study, tmp_path / "again")
     shutil.copytree(study / "keys", tmp_path / "again" / "keys")
     found = check(Directory(tmp_path / "again"))  # the broker's files are no part of a backup: `serve` writes them
-    assert found.errors == ()
+    assert found.errors == []
     assert any("nats.conf is not there: `privatile serve` writes it" in text for text in found.remarks)
     invitation = federation.directory.invitation_file("site0")
     with Ledger.open(site.path / "ledger.db") as ledger, ledger.transaction():

@@ -52,7 +52,7 @@ def test_an_old_server_on_the_path_is_passed_over_and_another_started(
     assert str(old_server) not in started
     assert is_new_enough(started.partition("(")[2])
     assert started.split()[2] in told  # which one is used instead
-    assert check(federation.directory).errors == ()
+    assert check(federation.directory).errors == []
     # Negative control: the old server itself refuses this configuration.
     with pytest.raises(BrokerError, match="sync_interval"):
         check_configuration(old_server, federation.directory.broker_files)

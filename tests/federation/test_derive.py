@@ -94,7 +94,7 @@ def test_a_lost_client_is_left_behind_and_the_others_finish_another_study(tmp_pa
     assert study.title == "A test, without site1"
     assert new.directory.key().public == old.key().public
     assert set(new.directory.roster().clients) == {"site0", "site2"}
-    assert check(new.directory).errors == ()
+    assert check(new.directory).errors == []
     for secret in (new.directory.key_file, new.directory.authority_key, new.directory.broker_files.key):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     # What the old run asked of a client, the new one does not ask.

@@ -312,5 +312,5 @@ def test_over_a_broker(tmp_path: Path) -> None:
     assert federation.run_.store.why_ended == "answers"
     for name in study.clients:
         assert spent(federation, name)[1] == study.clients[name].mechanism.epsilon
-    told = {name: totals.answered for name, totals in federation.run_.store.client_totals().items()}
+    told = {name: totals.answered for name, totals in federation.run_.coordinator.clients.items()}
     assert told == {name: spent(federation, name)[0] for name in study.clients}

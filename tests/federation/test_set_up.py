@@ -143,8 +143,8 @@ def test_init_refuses_a_folder_in_use(made: Federation) -> None:
 
 def test_everything_in_order(made: Federation) -> None:
     findings = check(made.directory)
-    assert findings.errors == ()
-    assert findings.remarks == ()
+    assert findings.errors == []
+    assert findings.remarks == []
 
 
 def test_check_does_not_say_in_order_below_a_client_that_is_not_admitted(made: Federation) -> None:
@@ -351,7 +351,7 @@ def test_certificate_dates_in_words(tmp_path: Path) -> None:
 def test_renewal_with_other_names_rewrites_the_invitations(made: Federation) -> None:
     renew(made.directory, hosts=("broker.example", "127.0.0.1"), port=5555)
     assert made.invitation("site0").brokers == ("tls://broker.example:5555",)
-    assert check(made.directory).errors == ()
+    assert check(made.directory).errors == []
 
 
 def test_limits_file(tmp_path: Path, made: Federation) -> None:

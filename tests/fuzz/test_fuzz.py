@@ -221,7 +221,7 @@ class Samples:
         with RunStore.open(path, read_only=True) as store:
             journal = Journal(store)
             list(journal.events())
-            journal.links(), journal.heard(), store.client_totals()
+            journal.links(), journal.heard()
             Coordinator(store).results()
         return verify_record(json.loads(self.record), path).to_text()
 

@@ -63,7 +63,7 @@ def settled(text: str) -> str:
 def called(*words: object) -> Result:
     """A command's end, printed for a terminal of 100 columns."""
     # Without a handler of its own a warning is printed, with one, as in a test run, it is not.
-    with patch("privatile.core.extensions.installed", list), patch("logging.lastResort", None):
+    with patch("privatile.core.extensions.installed", list), patch("logging.lastResort", logging.NullHandler()):
         return CliRunner().invoke(command, [str(word) for word in words], env=WIDTH)
 
 

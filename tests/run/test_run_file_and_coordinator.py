@@ -155,7 +155,7 @@ def test_client_totals_count_asked_answered_and_silent(tmp_path: Path) -> None:
     answer(coordinator, 1)
     coordinator.accept([[1, None], [2, None]])
     assert [stored.level_index for stored in store.all_rounds()] == [0, 0, 1, 1]
-    totals = store.client_totals()
+    totals = coordinator.clients
     assert {name: tuple(row) for name, row in totals.items()} == {"a": (12, 12, 0), "b": (12, 6, 2)}
 
 

@@ -111,26 +111,23 @@ def test_files_of_two_different_moments_are_refused(tmp_path: Path) -> None:
         asyncio.run(round_of_five(5))
 
 
-def test_a_full_disk_of_the_run_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_of_the_run_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, clock = make_survey(tmp_path / "survey"), Clock()
 
     def full(self: RunStore, *given: object) -> None:
         raise StoreError("disk full")
 
-    async def scene() -> None:
-        async with visitors(made.folder, clock=clock) as people:
-            for code in made.codes[:5]:
-                await people.take_part(code)
-            with monkeypatch.context() as patched:
-                patched.setattr(RunStore, "append", full)
-                with pytest.raises(StoreError):
-                    await people.service.look()
-            assert (await people.question(made.codes[6])).status_code == 503
-            await people.service.look()
-            assert people.service.state.number == 2
-            assert (await people.take_part(made.codes[6])).json() == {"counted": True}
-
-    asyncio.run(scene())
+    async with visitors(made.folder, clock=clock) as people:
+        for code in made.codes[:5]:
+            await people.take_part(code)
+        with monkeypatch.context() as patched:
+            patched.setattr(RunStore, "append", full)
+            with pytest.raises(StoreError):
+                await people.service.look()
+        assert (await people.question(made.codes[6])).status_code == 503
+        await people.service.look()
+        assert people.service.state.number == 2
+        assert (await people.take_part(made.codes[6])).json() == {"counted": True}
     assert closed_rounds(made) == [((5,), (5,))]
 
 
@@ -192,27 +189,24 @@ def test_random_histories_agree_with_a_model(tmp_path: Path, seed: int) -> None:
             assert open_counts == [Count(n, one) for n, one in zip(came, ones, strict=True)]
 
 
-def test_a_question_handed_out_at_the_last_moment_is_waited_for(tmp_path: Path) -> None:
+async def test_a_question_handed_out_at_the_last_moment_is_waited_for(tmp_path: Path) -> None:
     """It is written while the clock is looked at: the round must not close before its answer."""
     made, clock = make_survey(tmp_path / "survey"), Clock()
 
-    async def scene() -> None:
-        async with visitors(made.folder, clock=clock) as people:
-            for code in made.codes[:5]:
-                await people.take_part(code)
-            async with people.service.intake.alone:  # a commit is under way
-                asked = asyncio.create_task(people.question(made.codes[5]))
-                await asyncio.sleep(0.01)
-                looked = asyncio.create_task(people.service.look())
-                await asyncio.sleep(0.01)
-            await looked
-            reply = await asked
-            if reply.status_code == 200:
-                assert (await people.answer(made.codes[5], reply.json()["round"], True)).json() == {"counted": True}
-            else:
-                assert reply.status_code == 503
-
-    asyncio.run(scene())
+    async with visitors(made.folder, clock=clock) as people:
+        for code in made.codes[:5]:
+            await people.take_part(code)
+        async with people.service.intake.alone:  # a commit is under way
+            asked = asyncio.create_task(people.question(made.codes[5]))
+            await asyncio.sleep(0.01)
+            looked = asyncio.create_task(people.service.look())
+            await asyncio.sleep(0.01)
+        await looked
+        reply = await asked
+        if reply.status_code == 200:
+            assert (await people.answer(made.codes[5], reply.json()["round"], True)).json() == {"counted": True}
+        else:
+            assert reply.status_code == 503
 
 
 def test_whatever_fails_between_rounds_is_told_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +237,7 @@ def test_whatever_fails_between_rounds_is_told_and_tried_again(tmp_path: Path, m
     assert closed_rounds(made) == [((5,), (5,))]
 
 
-def test_many_answers_share_a_commit_and_none_is_acknowledged_before_it(
+async def test_many_answers_share_a_commit_and_none_is_acknowledged_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = make_survey(tmp_path / "survey", round_answers=100)
@@ -256,18 +250,15 @@ def test_many_answers_share_a_commit_and_none_is_acknowledged_before_it(
         on_disk.wait(10.0)
         usual(self)
 
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            await asyncio.gather(*(people.question(code) for code in made.codes))
-            monkeypatch.setattr(SurveyStore, "commit", slow)
-            replies = [asyncio.create_task(people.answer(code, 1, True)) for code in made.codes]
-            done, _ = await asyncio.wait(replies, timeout=0.2)
-            assert not done, "the disk has nothing yet"
-            with SurveyStore.open(made.folder.store_file, people.service.study.digest, 1, read_only=True) as store:
-                assert store.counts() == [Count(0, 0)]
-            on_disk.set()
-            assert all(reply.json() == {"counted": True} for reply in await asyncio.gather(*replies))
-            monkeypatch.setattr(SurveyStore, "commit", usual)
-
-    asyncio.run(scene())
+    async with visitors(made.folder) as people:
+        await asyncio.gather(*(people.question(code) for code in made.codes))
+        monkeypatch.setattr(SurveyStore, "commit", slow)
+        replies = [asyncio.create_task(people.answer(code, 1, True)) for code in made.codes]
+        done, _ = await asyncio.wait(replies, timeout=0.2)
+        assert not done, "the disk has nothing yet"
+        with SurveyStore.open(made.folder.store_file, people.service.study.digest, 1, read_only=True) as store:
+            assert store.counts() == [Count(0, 0)]
+        on_disk.set()
+        assert all(reply.json() == {"counted": True} for reply in await asyncio.gather(*replies))
+        monkeypatch.setattr(SurveyStore, "commit", usual)
     assert commits <= 3, "forty answers at once"

@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from privatile.errors import StoreError
 from privatile.report.survey_pages import SurveyPages
+from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.survey import intake as intake_module
 from privatile.survey.folder import new_code
@@ -24,35 +25,26 @@ from privatile.survey.gateway import MAX_BODY, QuestionBody, _sent
 from privatile.survey.intake import Refusal
 from privatile.survey.serving import read_status
 from privatile.survey.store import Count, SurveyStore
-from tests.survey.kit import Clock, Made, make_survey, visitors
+from tests.survey.kit import Clock, Made, Visitors, make_survey, visitors
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return make_survey(tmp_path / "survey")
-
-
-def test_a_person_asks_and_answers_once(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            code = made.codes[0]
-            asked = await people.question(code)
-            assert asked.status_code == 200
-            assert asked.json() == {
-                "survey": people.service.study.survey,
-                "round": 1,
-                "query": "5000.0",
-                "handed_before": False,
-            }
-            assert (await people.question(code)).json()["handed_before"] is True
-            assert (await people.answer(code, 1, True)).json() == {"counted": True}
-            # The reply was lost: the same again, and another bit, change nothing and tell nothing.
-            for bit in (True, False):
-                assert (await people.answer(code, 1, bit)).json() == {"counted": True, "repeat": True}
-            assert (await people.question(code)).status_code == 409
-            assert people.service.intake.store.counts() == [Count(1, 1)]
-
-    asyncio.run(scene())
+async def test_a_person_asks_and_answers_once(made: Made, people: Visitors) -> None:
+    code = made.codes[0]
+    asked = await people.question(code)
+    assert asked.status_code == 200
+    assert asked.json() == {
+        "survey": people.service.study.survey,
+        "round": 1,
+        "query": "5000.0",
+        "handed_before": False,
+    }
+    assert (await people.question(code)).json()["handed_before"] is True
+    assert (await people.answer(code, 1, True)).json() == {"counted": True}
+    # The reply was lost: the same again, and another bit, change nothing and tell nothing.
+    for bit in (True, False):
+        assert (await people.answer(code, 1, bit)).json() == {"counted": True, "repeat": True}
+    assert (await people.question(code)).status_code == 409
+    assert people.service.intake.store.counts() == [Count(1, 1)]
 
 
 def test_unknown_codes_get_nothing_and_write_nothing(made: Made) -> None:
@@ -88,24 +80,20 @@ def test_two_answers_at_once_count_once(made: Made) -> None:
     assert replies.count({"counted": True, "repeat": True}) == 19
 
 
-def test_a_device_whose_reply_was_lost_is_no_second_device(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
+async def test_a_device_whose_reply_was_lost_is_no_second_device(made: Made, people: Visitors) -> None:
 
-            async def asked(visit: object, code: str = made.codes[0]) -> Any:
-                reply = await people.client.post("/question", json={"code": code, "visit": visit})
-                return reply.json().get("handed_before", reply.status_code)
+    async def asked(visit: object, code: str = made.codes[0]) -> Any:
+        reply = await people.client.post("/question", json={"code": code, "visit": visit})
+        return reply.json().get("handed_before", reply.status_code)
 
-            assert [await asked("mine"), await asked("mine")] == [False, False]
-            assert await asked("another's") is True
-            assert await asked("") is True
-            assert await asked("mine") is False, "the first device is still the first"
-            assert (await people.question(made.codes[0])).json()["handed_before"] is True
-            assert [await asked("x" * 33), await asked(7)] == [400, 400]
-            # Without a mark nothing is known again: the control.
-            assert [await asked("", made.codes[1]), await asked("", made.codes[1])] == [False, True]
-
-    asyncio.run(scene())
+    assert [await asked("mine"), await asked("mine")] == [False, False]
+    assert await asked("another's") is True
+    assert await asked("") is True
+    assert await asked("mine") is False, "the first device is still the first"
+    assert (await people.question(made.codes[0])).json()["handed_before"] is True
+    assert [await asked("x" * 33), await asked(7)] == [400, 400]
+    # Without a mark nothing is known again: the control.
+    assert [await asked("", made.codes[1]), await asked("", made.codes[1])] == [False, True]
 
 
 def test_marks_of_devices_take_bounded_memory(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,39 +116,36 @@ def test_two_devices_at_once_are_told_of_each_other(made: Made) -> None:
     assert sorted(asyncio.run(scene())) == [False, True, True, True, True]
 
 
-def test_a_round_drains_closes_and_takes_no_late_answer(made: Made) -> None:
+async def test_a_round_drains_closes_and_takes_no_late_answer(made: Made) -> None:
     clock = Clock()
 
-    async def scene() -> None:
-        async with visitors(made.folder, clock=clock) as people:
-            look = people.service.look
-            slow, slower, *others = made.codes[:8]
-            for code in (slow, slower, *others[:4]):
-                assert (await people.question(code)).status_code == 200
-            for code in others[:4]:
-                await people.answer(code, 1, True)
-            await look()
-            assert (await people.client.get("/survey.json")).json()["state"] == "open"
-            await people.take_part(others[4])
-            await look()  # five have answered: no question any more
-            refused = await people.question(others[5])
-            assert (refused.status_code, refused.json()) == (503, {"error": "wait"})
-            assert int(refused.headers["retry-after"]) >= 1
-            assert (await people.answer(slow, 1, True)).json() == {"counted": True}  # within the grace time
-            clock.now += 1.0
-            await look()
-            assert people.service.state.number == 2
-            assert (await people.answer(slower, 1, True)).json() == {"counted": False, "reason": "late"}
-            again = {"counted": False, "reason": "late", "repeat": True}
-            assert (await people.answer(slower, 2, True)).json() == again
-            assert (await people.question(slower)).status_code == 409
-            # To a round that was never asked (a restored file): spent too, since the bit has left the device.
-            assert (await people.answer(others[5], 7, True)).json() == {"counted": False, "reason": "late"}
-            await people.service._refresh()
-            live = (await people.client.get("/live.json")).json()
-            assert (live["answers"], live["late"], live["rounds"]) == (6, 2, 1)
-
-    asyncio.run(scene())
+    async with visitors(made.folder, clock=clock) as people:
+        look = people.service.look
+        slow, slower, *others = made.codes[:8]
+        for code in (slow, slower, *others[:4]):
+            assert (await people.question(code)).status_code == 200
+        for code in others[:4]:
+            await people.answer(code, 1, True)
+        await look()
+        assert (await people.client.get("/survey.json")).json()["state"] == "open"
+        await people.take_part(others[4])
+        await look()  # five have answered: no question any more
+        refused = await people.question(others[5])
+        assert (refused.status_code, refused.json()) == (503, {"error": "wait"})
+        assert int(refused.headers["retry-after"]) >= 1
+        assert (await people.answer(slow, 1, True)).json() == {"counted": True}  # within the grace time
+        clock.now += 1.0
+        await look()
+        assert people.service.state.number == 2
+        assert (await people.answer(slower, 1, True)).json() == {"counted": False, "reason": "late"}
+        again = {"counted": False, "reason": "late", "repeat": True}
+        assert (await people.answer(slower, 2, True)).json() == again
+        assert (await people.question(slower)).status_code == 409
+        # To a round that was never asked (a restored file): spent too, since the bit has left the device.
+        assert (await people.answer(others[5], 7, True)).json() == {"counted": False, "reason": "late"}
+        await people.service._refresh()
+        live = (await people.client.get("/live.json")).json()
+        assert (live["answers"], live["late"], live["rounds"]) == (6, 2, 1)
     with RunStore.open(made.folder.run_file, read_only=True) as store:
         assert [(one.ask.lengths, one.ones) for one in store.rounds()] == [((6,), (6,))], "the length is who came"
 
@@ -195,7 +180,7 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
         asyncio.run(scene(made, Clock(time.time()), came, request=name == "command"))
         with RunStore.open(made.folder.run_file, read_only=True) as store:
             assert store.why_ended == why == read_status(made.folder).facts["ended"]
-            assert sum(one.answered for one in store.client_totals().values()) == came
+            assert sum(one.answered for one in Coordinator(store).clients.values()) == came
 
 
 @pytest.mark.parametrize(
@@ -217,14 +202,10 @@ def test_a_survey_ends_by_command_number_and_date(tmp_path: Path) -> None:
         (b"[" * 500, 400),
     ],
 )
-def test_a_body_that_is_none_of_ours_is_refused(made: Made, body: bytes, status: int) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            reply = await people.client.post("/answer", content=body.replace(b"CODE", made.codes[0].encode()))
-            assert reply.status_code == status, reply.text
-            assert people.service.intake.store.counts() == [Count(0, 0)]
-
-    asyncio.run(scene())
+async def test_a_body_that_is_none_of_ours_is_refused(made: Made, people: Visitors, body: bytes, status: int) -> None:
+    reply = await people.client.post("/answer", content=body.replace(b"CODE", made.codes[0].encode()))
+    assert reply.status_code == status, reply.text
+    assert people.service.intake.store.counts() == [Count(0, 0)]
 
 
 def test_a_long_body_is_not_read_to_its_end() -> None:
@@ -240,23 +221,19 @@ def test_a_long_body_is_not_read_to_its_end() -> None:
     assert pieces <= MAX_BODY // 100 + 1
 
 
-def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            code, client = made.codes[0], people.client
-            assert (await client.post(f"/question?c={code}", json={"code": code})).status_code == 400
-            assert (await client.get(f"/?c={code}")).status_code == 400
-            assert (await client.post(f"/question/{code}", json={"code": code})).status_code in (404, 405)
-            refused = await client.get("/question")
-            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
-            other = {"Host": "evil.example"}
-            assert (await client.post("/question", json={"code": code}, headers=other)).status_code == 421
-            assert (await client.get("/", headers=other)).status_code == 421
-            two = [("Host", "survey.example"), ("Host", "evil.example")]
-            assert (await client.get("/", headers=two)).status_code == 421
-            assert not any(people.service.intake.store.codes().states), "every code is free"
-
-    asyncio.run(scene())
+async def test_a_code_in_an_address_another_host_and_another_method_are_refused(made: Made, people: Visitors) -> None:
+    code, client = made.codes[0], people.client
+    assert (await client.post(f"/question?c={code}", json={"code": code})).status_code == 400
+    assert (await client.get(f"/?c={code}")).status_code == 400
+    assert (await client.post(f"/question/{code}", json={"code": code})).status_code in (404, 405)
+    refused = await client.get("/question")
+    assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+    other = {"Host": "evil.example"}
+    assert (await client.post("/question", json={"code": code}, headers=other)).status_code == 421
+    assert (await client.get("/", headers=other)).status_code == 421
+    two = [("Host", "survey.example"), ("Host", "evil.example")]
+    assert (await client.get("/", headers=two)).status_code == 421
+    assert not any(people.service.intake.store.codes().states), "every code is free"
 
 
 def test_every_response_is_strict_about_scripts_and_sets_no_cookie(made: Made) -> None:
@@ -279,73 +256,59 @@ def test_every_response_is_strict_about_scripts_and_sets_no_cookie(made: Made) -
         assert not reply.is_redirect
 
 
-def test_the_public_page_is_in_the_visitors_language(tmp_path: Path) -> None:
+async def test_the_public_page_is_in_the_visitors_language(tmp_path: Path) -> None:
     made = make_survey(tmp_path / "survey", languages=["de", "en"])
 
-    async def scene() -> None:
-        async with visitors(made.folder, pages=SurveyPages()) as people:
+    async with visitors(made.folder, pages=SurveyPages()) as people:
 
-            async def shown(path: str, **headers: str) -> str:
-                page = (await people.client.get(path, headers={"Accept-Language": "", **headers})).text
-                return page.split('<html lang="')[1][:2] if "<html" in page else page
+        async def shown(path: str, **headers: str) -> str:
+            page = (await people.client.get(path, headers={"Accept-Language": "", **headers})).text
+            return page.split('<html lang="')[1][:2] if "<html" in page else page
 
-            assert await shown("/live") == "de", "the survey's first language"
-            assert await shown("/live", **{"Accept-Language": "fr, en;q=0.5, de;q=0.4"}) == "en"
-            assert await shown("/live.en") == "en"
-            for path in ("/live.fr", "/live.xx", "/live."):
-                assert "unknown" in await shown(path)
-            assert (await people.client.get("/live.json")).json()["first_interval_after"] > 100
-
-    asyncio.run(scene())
+        assert await shown("/live") == "de", "the survey's first language"
+        assert await shown("/live", **{"Accept-Language": "fr, en;q=0.5, de;q=0.4"}) == "en"
+        assert await shown("/live.en") == "en"
+        for path in ("/live.fr", "/live.xx", "/live."):
+            assert "unknown" in await shown(path)
+        assert (await people.client.get("/live.json")).json()["first_interval_after"] > 100
 
 
-def test_the_organisers_facts_need_the_token(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            await people.take_part(made.codes[0])
-            await people.question(made.codes[1])
-            get = people.client.get
-            for header in ({}, {"Authorization": "Bearer x"}, {"Authorization": made.token}):
-                assert (await get("/organiser.json", headers=header)).status_code == 401
-            facts = (await get("/organiser.json", headers={"Authorization": f"Bearer {made.token}"})).json()
-            (stratum,) = facts["strata"]
-            assert (stratum["spent"], stratum["handed"], stratum["codes"]) == (1, 1, 40)
-            assert facts["open_round"]["answers"] == 1
-
-    asyncio.run(scene())
+async def test_the_organisers_facts_need_the_token(made: Made) -> None:
+    async with visitors(made.folder) as people:
+        await people.take_part(made.codes[0])
+        await people.question(made.codes[1])
+        get = people.client.get
+        for header in ({}, {"Authorization": "Bearer x"}, {"Authorization": made.token}):
+            assert (await get("/organiser.json", headers=header)).status_code == 401
+        facts = (await get("/organiser.json", headers={"Authorization": f"Bearer {made.token}"})).json()
+        (stratum,) = facts["strata"]
+        assert (stratum["spent"], stratum["handed"], stratum["codes"]) == (1, 1, 40)
+        assert facts["open_round"]["answers"] == 1
     assert made.token not in "".join(path.read_text("latin-1") for path in made.folder.path.iterdir())
 
 
-def test_a_full_disk_acknowledges_nothing(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_acknowledges_nothing(made: Made, people: Visitors, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: SurveyStore) -> None:
         raise StoreError("disk full")
 
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            with monkeypatch.context() as patched:
-                patched.setattr(SurveyStore, "commit", full)
-                for reply in (await people.question(made.codes[0]), await people.answer(made.codes[0], 1, True)):
-                    assert (reply.status_code, reply.json()) == (503, {"error": "unavailable"})
-                    assert "retry-after" in reply.headers
-            assert people.service.intake.store.counts() == [Count(0, 0)]
-            assert not any(people.service.intake.table.states), "memory follows the disk"
-            assert (await people.take_part(made.codes[0])).json() == {"counted": True}
-            assert people.service.intake.store.counts() == [Count(1, 1)]
-
-    asyncio.run(scene())
+    with monkeypatch.context() as patched:
+        patched.setattr(SurveyStore, "commit", full)
+        for reply in (await people.question(made.codes[0]), await people.answer(made.codes[0], 1, True)):
+            assert (reply.status_code, reply.json()) == (503, {"error": "unavailable"})
+            assert "retry-after" in reply.headers
+    assert people.service.intake.store.counts() == [Count(0, 0)]
+    assert not any(people.service.intake.table.states), "memory follows the disk"
+    assert (await people.take_part(made.codes[0])).json() == {"counted": True}
+    assert people.service.intake.store.counts() == [Count(1, 1)]
 
 
-def test_codes_that_somebody_else_changed_are_not_answered_for(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            with closing(sqlite3.connect(made.folder.store_file)) as other, other:
-                other.execute("UPDATE codes SET state = 2")
-            assert (await people.answer(made.codes[0], 1, True)).status_code == 503
-            assert people.service.intake.store.counts() == [Count(0, 0)]
-            # The file is right: the next attempt goes by it, and holds up nobody else.
-            assert (await people.answer(made.codes[0], 1, True)).json() == {"counted": True, "repeat": True}
-
-    asyncio.run(scene())
+async def test_codes_that_somebody_else_changed_are_not_answered_for(made: Made, people: Visitors) -> None:
+    with closing(sqlite3.connect(made.folder.store_file)) as other, other:
+        other.execute("UPDATE codes SET state = 2")
+    assert (await people.answer(made.codes[0], 1, True)).status_code == 503
+    assert people.service.intake.store.counts() == [Count(0, 0)]
+    # The file is right: the next attempt goes by it, and holds up nobody else.
+    assert (await people.answer(made.codes[0], 1, True)).json() == {"counted": True, "repeat": True}
 
 
 def test_more_requests_than_memory_is_given_to_are_told_to_come_again(
@@ -361,16 +324,15 @@ def test_more_requests_than_memory_is_given_to_are_told_to_come_again(
     assert set(statuses) == {200, 503}
 
 
-def test_nothing_is_logged(made: Made, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_nothing_is_logged(
+    made: Made, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.DEBUG, "privatile")
 
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            for code in made.codes[:6]:
-                await people.take_part(code)
-            await people.question("A" * 22)
-
-    asyncio.run(scene())
+    async with visitors(made.folder) as people:
+        for code in made.codes[:6]:
+            await people.take_part(code)
+        await people.question("A" * 22)
     assert not [record for record in caplog.records if record.name.startswith("privatile")]
     out, err = capfd.readouterr()
     assert not out

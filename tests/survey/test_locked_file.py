@@ -15,7 +15,7 @@ import pytest
 from privatile.run.run_file import RunStore
 from privatile.survey.intake import Intake
 from privatile.survey.store import LOCK_WAIT, Count
-from tests.survey.kit import Made, Visitors, make_survey, visitors
+from tests.survey.kit import Made, Visitors, visitors
 
 pytestmark = [pytest.mark.process]
 
@@ -25,11 +25,6 @@ AT_ONCE = 0.7 * LOCK_WAIT
 HOLD = (
     "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('BEGIN IMMEDIATE'); print('held', flush=True); input()"
 )
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return make_survey(tmp_path / "survey")
 
 
 @contextmanager
@@ -102,17 +97,13 @@ def test_without_the_other_thread_every_page_waits(made: Made, monkeypatch: pyte
     assert max(asyncio.run(attacked(made))) > AT_ONCE
 
 
-def test_answers_count_once_the_lock_is_released(made: Made) -> None:
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            with locked(made.folder.store_file) as release:
-                replies = answers(people, made.codes[:4])
-                asyncio.get_running_loop().call_later(LOCK_WAIT / 5, release)
-                assert max(await pages_until(people, replies)) < AT_ONCE
-                assert [one.json() for one in await replies] == [{"counted": True}] * 4
-            assert people.service.intake.store.counts() == [Count(4, 4)]
-
-    asyncio.run(scene())
+async def test_answers_count_once_the_lock_is_released(made: Made, people: Visitors) -> None:
+    with locked(made.folder.store_file) as release:
+        replies = answers(people, made.codes[:4])
+        asyncio.get_running_loop().call_later(LOCK_WAIT / 5, release)
+        assert max(await pages_until(people, replies)) < AT_ONCE
+        assert [one.json() for one in await replies] == [{"counted": True}] * 4
+    assert people.service.intake.store.counts() == [Count(4, 4)]
 
 
 def test_a_round_closes_once_the_lock_is_released(made: Made) -> None:

@@ -84,21 +84,18 @@ def test_rows_of_codes_tell_no_order_and_no_time(tmp_path: Path) -> None:
     assert "TRIGGER" not in schema.upper()
 
 
-def test_the_log_of_commits_is_empty_after_a_round_and_after_the_end(tmp_path: Path) -> None:
+async def test_the_log_of_commits_is_empty_after_a_round_and_after_the_end(tmp_path: Path) -> None:
     """A write-ahead log holds every commit in order: one that lasts would join codes to counts for ever."""
     made, clock = make_survey(tmp_path / "survey"), Clock()
     log = made.folder.path / "survey.db-wal"
 
-    async def scene() -> None:
-        async with visitors(made.folder, clock=clock) as people:
-            for code in made.codes[:5]:
-                await people.take_part(code)
-            assert log.stat().st_size > 0, "the control: while a round is open there is one"
-            await people.service.look()
-            assert people.service.state.number == 2
-            assert log.stat().st_size == 0
-
-    asyncio.run(scene())
+    async with visitors(made.folder, clock=clock) as people:
+        for code in made.codes[:5]:
+            await people.take_part(code)
+        assert log.stat().st_size > 0, "the control: while a round is open there is one"
+        await people.service.look()
+        assert people.service.state.number == 2
+        assert log.stat().st_size == 0
     assert not log.exists(), "a stopped survey is one file"
 
 
@@ -127,7 +124,7 @@ def test_two_snapshots_around_one_commit_do_join_a_code_to_its_noisy_bit(tmp_pat
     assert len(read_codes(made.folder.codes_file)) == 40
 
 
-def test_a_reader_that_keeps_the_log_is_told_of(tmp_path: Path) -> None:
+async def test_a_reader_that_keeps_the_log_is_told_of(tmp_path: Path) -> None:
     """The log joins codes to bits: where a backup that never ends keeps it, somebody must know."""
     made = make_survey(tmp_path / "survey", grace=0)
     log = Path(f"{made.folder.store_file}-wal")
@@ -141,19 +138,16 @@ def test_a_reader_that_keeps_the_log_is_told_of(tmp_path: Path) -> None:
         found: dict[str, object] = health.json()
         return found
 
-    async def scene() -> None:
-        async with visitors(made.folder) as people:
-            assert (await a_round(people, made.codes[:5]))["alarms"] == []
-            assert log.stat().st_size == 0
-            with closing(sqlite3.connect(made.folder.store_file, isolation_level=None)) as backup:
-                await people.question(made.codes[5])
-                backup.execute("BEGIN")
-                backup.execute("SELECT * FROM codes").fetchone()
-                assert (await a_round(people, made.codes[5:10]))["alarms"] == ["log kept"]
-                assert log.stat().st_size > 0
-                (text,) = (await people.service.organiser())["alarms"]
-                assert "another program reads" in text
-            assert (await a_round(people, made.codes[10:15]))["alarms"] == []
-            assert log.stat().st_size == 0
-
-    asyncio.run(scene())
+    async with visitors(made.folder) as people:
+        assert (await a_round(people, made.codes[:5]))["alarms"] == []
+        assert log.stat().st_size == 0
+        with closing(sqlite3.connect(made.folder.store_file, isolation_level=None)) as backup:
+            await people.question(made.codes[5])
+            backup.execute("BEGIN")
+            backup.execute("SELECT * FROM codes").fetchone()
+            assert (await a_round(people, made.codes[5:10]))["alarms"] == ["log kept"]
+            assert log.stat().st_size > 0
+            (text,) = (await people.service.organiser())["alarms"]
+            assert "another program reads" in text
+        assert (await a_round(people, made.codes[10:15]))["alarms"] == []
+        assert log.stat().st_size == 0

@@ -97,21 +97,20 @@ def test_what_the_mark_cannot_see(old: tuple[Made, dict[str, bytes]], monkeypatc
     assert take_part(made, 6, 7) == [False]
 
 
-def test_a_mark_that_cannot_be_written_is_told_and_serves_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_mark_that_cannot_be_written_is_told_and_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = make_survey(tmp_path / "survey")
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(mark_module, "EVERY_SECONDS", -1.0)
 
-    async def scene() -> None:
-        async with visitors(made.folder, follow=True) as people:
-            await people.take_part(made.codes[0])
-            while not people.service.alarms():
-                await asyncio.sleep(0.01)
-            reply = await people.client.get("/health")
-            assert (reply.status_code, reply.json()["alarms"]) == (200, ["no mark"])
-
-    asyncio.run(scene())
+    async with visitors(made.folder, follow=True) as people:
+        await people.take_part(made.codes[0])
+        while not people.service.alarms():
+            await asyncio.sleep(0.01)
+        reply = await people.client.get("/health")
+        assert (reply.status_code, reply.json()["alarms"]) == (200, ["no mark"])
 
 
 def test_the_mark_is_never_ahead_and_only_put_goes_back(tmp_path: Path) -> None:

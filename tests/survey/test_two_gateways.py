@@ -95,25 +95,22 @@ def test_without_the_check_answers_are_lost(made: Made, monkeypatch: pytest.Monk
     assert counted(made)[0] < acknowledged
 
 
-def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: Made) -> None:
-    async def scene() -> None:
-        old, new = SurveyService(made.folder), SurveyService(made.folder)
-        await old.start(follow=False)
-        visitor, told = Visitor(old), []
-        old.on_superseded = lambda: told.append("superseded")
-        code = made.codes[0]
-        assert (await visitor.post(b"/question", code=code))[0] == 200
-        await new.start(follow=False)
-        with pytest.raises(Superseded, match="another gateway"):
-            await old.look()
-        # A code that was handed out before needs no change of the file: it is refused all the same.
-        assert await visitor.post(b"/question", code=code) == (503, {"error": "unavailable"})
-        assert told == ["superseded"]
-        visitor.wire.lose()
-        await old.stop()
-        await new.stop()
-
-    asyncio.run(scene())
+async def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: Made) -> None:
+    old, new = SurveyService(made.folder), SurveyService(made.folder)
+    await old.start(follow=False)
+    visitor, told = Visitor(old), []
+    old.on_superseded = lambda: told.append("superseded")
+    code = made.codes[0]
+    assert (await visitor.post(b"/question", code=code))[0] == 200
+    await new.start(follow=False)
+    with pytest.raises(Superseded, match="another gateway"):
+        await old.look()
+    # A code that was handed out before needs no change of the file: it is refused all the same.
+    assert await visitor.post(b"/question", code=code) == (503, {"error": "unavailable"})
+    assert told == ["superseded"]
+    visitor.wire.lose()
+    await old.stop()
+    await new.stop()
 
 
 @pytest.mark.process

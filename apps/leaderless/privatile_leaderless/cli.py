@@ -22,8 +22,6 @@ from privatile.cli.options import (
     site_choices,
     site_options,
     text,
-    unit_words,
-    write_unit,
 )
 from privatile.cli.printing import echo
 from privatile.core.extensions import of_path
@@ -176,7 +174,6 @@ def run(
     brokers: tuple[str, ...],
     linger: float,
     yes: bool,
-    install_unit: Path | None,
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
@@ -193,10 +190,6 @@ def run(
     from privatile_leaderless.running import PeerOptions, run_peer
 
     options = site_choices(reading, policy, values)
-    if install_unit is not None:
-        own = [word for url in brokers for word in ("--broker", url)] + ["--linger", f"{linger:g}"]
-        _write_unit(install_unit, folder, [*own, *unit_words(source, reading, options)])
-        return
     rows = reading.data(source, "--source")
     agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
@@ -205,16 +198,6 @@ def run(
         echo("\n\n".join(str(result) for result in run_results(folder)))
     else:
         echo(f"The run is {end}." if end != "stopped" else "Stopped; the same command continues.", err=True)
-
-
-def _write_unit(to: Path, folder: "PeerFolder", options: list[str]) -> None:
-    from privatile.api.local_run import state_folder
-    from privatile.client.ledger.integrity import config_folder
-    from privatile.federation.operations.units import systemd_unit
-
-    words = ["peer", "run", str(folder.path.absolute()), *options]
-    writes = (folder.path, folder.site, state_folder(), config_folder())
-    write_unit(to, f"peer-{folder.client}", systemd_unit(f"peer {folder.client}", words, writes))
 
 
 @peer.command()

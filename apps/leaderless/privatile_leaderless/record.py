@@ -73,7 +73,7 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
         body = {
             **run_facts(study.digest, store, [replace(result, date=None) for result in coordinator.results()]),
             "study": study.to_dict(),
-            "spent": spent(store),
+            "spent": spent(coordinator),
             "transcript": {
                 "rounds": coordinator.done,
                 "digest": transcript_digest(store),
@@ -224,7 +224,7 @@ def check_peer_run(
     found = check_recomputed(checks, body, store, dated=False)
     if found is None:
         return
-    checks.add("what was spent is what the counts say", spent(store) == body.get("spent"))
+    checks.add("what was spent is what the counts say", spent(found.coordinator) == body.get("spent"))
     end = (store.finished is not None, found.coordinator.done)
     checks.add("it ended as the record says, after as many rounds", end == (True, told.get("rounds")))
     checks.add("it was not aborted", not followed.history.tally.aborted)

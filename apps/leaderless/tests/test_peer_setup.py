@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 import shutil
 import socket
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,20 +83,6 @@ def test_everybody_builds_the_same_roster(enrolled: Path) -> None:
     assert again.exit_code == 0
     other = call("peer", "admit", enrolled / "south", *files(enrolled), "--fingerprint", "0" * 32)
     assert (other.exit_code, "nothing was admitted" in other.output) == (2, True)
-
-
-def test_a_unit_keeps_the_options_of_a_peer(enrolled: Path, tmp_path: Path) -> None:
-    given = ["--person", "who", "--broker", "tls://a.example:4222", "--linger", "300", "--ops-port", "9465"]
-    done = call(
-        "peer", "run", enrolled / "north", "--source", "a.csv", "--value", "x", *given, "--install-unit", tmp_path
-    )
-    assert done.exit_code == 0, done.output
-    text = (tmp_path / "privatile-peer-north.service").read_text()
-    kept = [word for word in shlex.split(re.findall("^ExecStart=(.*)$", text, re.MULTILINE)[0]) if word != "--yes"]
-    for option, value in pairwise(given):
-        assert not option.startswith("--") or (option, value) in list(pairwise(kept))
-    assert kept[kept.index("peer") + 2] == str(enrolled / "north")
-    assert f'"-{enrolled / "site-north"}"' in text  # where the ledger lies is written to
 
 
 def test_what_does_not_fit_is_refused(enrolled: Path, tmp_path: Path) -> None:
@@ -247,7 +230,7 @@ def test_a_study_without_a_coordinator_is_neither_served_nor_joined(enrolled: Pa
     invitation = enrolled / "study" / "invitation.json"
     for words in (
         ("serve", enrolled / "study"),
-        ("serve", enrolled / "north", "--install-unit", tmp_path),
+        ("serve", enrolled / "north"),
         ("federation", "renew", enrolled / "study"),
         ("join", invitation, "--value", "x", "--source", tmp_path / "none.csv"),
         ("join", enrolled / "north", "--value", "x"),

@@ -37,12 +37,9 @@ from privatile.cli.options import (
     number,
     numbers_by_client,
     one_for_all,
-    operations_arguments,
     service_options,
     site_choices,
     site_options,
-    unit_words,
-    write_unit,
 )
 from privatile.cli.printing import echo, echo_facts
 from privatile.errors import InputError, PrivatileError, require
@@ -150,7 +147,6 @@ def serve(
     json_logs: bool,
     verbose: bool,
     dashboard: DashboardOptions,
-    install_unit: Path | None,
     **options: Any,
 ) -> None:
     """Run the coordinator of DIR, with an embedded broker unless --broker. Stop and start it at any time."""
@@ -159,15 +155,6 @@ def serve(
     from privatile.federation.setup.folder import open_organizer
 
     directory = open_organizer(folder)
-    if install_unit is not None:
-        from privatile.federation.operations.units import systemd_unit
-
-        arguments = ["serve", str(folder.absolute()), "--json-logs", "--replicas", str(options["replicas"])]
-        arguments += [text for url in options["brokers"] for text in ("--broker", url)]
-        arguments += operations_arguments(*(options[name] for name in ("ops_port", "ops_host", "ops_names")))
-        unit = systemd_unit(f"coordinator of {folder.name}", arguments, [folder])
-        write_unit(install_unit, directory.study().identity, unit)
-        return
     start_logging(as_json=json_logs, verbose=verbose)
     with dashboard.running(directory.store_file):
         end = serve_run(directory, ServeOptions(**options), lambda line: echo(line, err=True))
@@ -193,7 +180,6 @@ def join(
     source: str | None,
     site: Path | None,
     yes: bool,
-    install_unit: Path | None,
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
@@ -206,10 +192,8 @@ def join(
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
     from privatile.api.local_run import state_folder
-    from privatile.client.ledger.integrity import config_folder
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.join import join_run
-    from privatile.federation.operations.units import systemd_unit
     from privatile.federation.setup.folder import check_coordinated
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import find_site
@@ -218,12 +202,6 @@ def join(
     invited = read_invitation(invitation)
     place = find_site(site or state_folder(), invited, invitation)
     options = site_choices(reading, policy, values)
-    if install_unit is not None:
-        arguments = ["join", str(invitation.absolute()), "--site", str(place.path.absolute())]
-        arguments += unit_words(source, reading, options)
-        writes = (place.path, state_folder(), config_folder())
-        write_unit(install_unit, invited.client, systemd_unit(f"client {invited.client}", arguments, writes))
-        return
     rows = reading.data(source, "--source")
     agree(invited.rows(), "Answer this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)

@@ -22,7 +22,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,19 +221,6 @@ class ReadingOptions:
             raise InputError("--database-url-env and --database-url-file exclude each other: give one of them.")
         return DatabaseUrl.from_environment(self.database_url_env)
 
-    def arguments(self) -> list[str]:
-        """The same on the command line of a service, with full paths."""
-        if self.database_url_env is not None:
-            raise InputError(
-                "a service does not have your environment. Put the database's address into a file that only its user "
-                "can read: --database-url-file FILE."
-            )
-        path = self.database_url_file
-        given = {**asdict(self), "database_url_file": None if path is None else str(path.absolute())}
-        return [
-            word for name, said in given.items() if said is not None for word in (f"--{name.replace('_', '-')}", said)
-        ]
-
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """All of them; the command gets one argument, `reading`."""
@@ -350,7 +337,7 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--ops-port, --ops-host, --ops-name, --install-unit and --json-logs."""
+    """--ops-port, --ops-host, --ops-name and --json-logs."""
     options = (
         click.option(
             "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
@@ -363,34 +350,11 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME",
             help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
         ),
-        click.option(
-            "--install-unit", type=click.Path(path_type=Path), metavar="DIR", help="Write a systemd unit and stop."
-        ),
         click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
     )
     for option in reversed(options):
         command = option(command)
     return command
-
-
-def operations_arguments(ops_port: int | None, ops_host: str, ops_names: Sequence[str]) -> list[str]:
-    """The same as words of a command, for a unit.
-
-    >>> operations_arguments(9464, "127.0.0.1", ["ops.example"])
-    ['--ops-port', '9464', '--ops-host', '127.0.0.1', '--ops-name', 'ops.example']
-    """
-    if ops_port is None:
-        return []
-    names = [word for name in ops_names for word in ("--ops-name", name)]
-    return ["--ops-port", str(ops_port), "--ops-host", ops_host, *names]
-
-
-def write_unit(folder: Path, name: str, unit: str) -> None:
-    """Write a unit's text into a folder and say what to do with it."""
-    path = folder / f"privatile-{name}.service"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(unit, encoding="utf-8")
-    echo(f"{path}: copy it to /etc/systemd/system, then `systemctl enable --now {path.name}`.")
 
 
 YES = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
@@ -505,18 +469,3 @@ def agree(rows: Iterable[tuple[str, str]], question: str, *, yes: bool) -> None:
     for label, words in rows:
         echo(f"{label:>18}  {words}", err=True)
     ask_first(question, " whether you agree to the study. Read it, then agree with --yes.", yes=yes)
-
-
-def unit_words(source: str | None, reading: ReadingOptions, options: "JoinOptions") -> list[str]:
-    """The options as words of a command, for a unit: it agrees, and logs JSON."""
-    words = ["--value", options.value, *reading.arguments()]
-    words += ["--source", str(Path(source).absolute())] if source else []
-    for option, value in (("--person", options.person), ("--weight", options.weight)):
-        words += [option, value] if value else []
-    words += ["--policy", str(options.limits.absolute())] if options.limits else []
-    return [
-        *words,
-        "--yes",
-        "--json-logs",
-        *operations_arguments(options.ops_port, options.ops_host, options.ops_names),
-    ]

@@ -180,6 +180,7 @@ OTHER_NAMES = {
 """A name of other tools -> ours, for options and keywords alike; used where ours is known."""
 
 REMOVED = {
+    "--install-unit": "Take a unit from the folder deploy/, and put the command into it.",
     "--log": "Use --scale, with the value log.",
     "--values": "Use --value-kind.",
     "--weights": "Use --client-weights.",

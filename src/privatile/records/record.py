@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from privatile.core.messages import Question
 from privatile.records.signing import FORMAT, SOFTWARE, canonical
 from privatile.result.result import QuantileResult
-from privatile.run.coordinator import stored_questions
+from privatile.run.coordinator import Coordinator, stored_questions
 from privatile.run.run_file import RunStore
 from privatile.run.tables import program
 
@@ -106,16 +106,16 @@ def run_facts(study_digest: str, store: RunStore, results: Iterable[QuantileResu
     }
 
 
-def spent(store: RunStore) -> dict[str, Any]:
+def spent(coordinator: Coordinator) -> dict[str, Any]:
     """What every client has spent, by the counts."""
-    totals = store.client_totals()
+    totals = coordinator.clients
     return {
         client.name: {
             "epsilon": client.mechanism.epsilon,
             "records": totals[client.name].answered,
             "silent_rounds": totals[client.name].silent,
         }
-        for client in store.spec.clients
+        for client in coordinator.spec.clients
     }
 
 

@@ -5,9 +5,9 @@ travel is left to the caller (`privatile.api` in one process, `privatile.federat
 the pages that watch a run share.
 """
 
-from privatile.run.coordinator import Coordinator, LevelRound, Track, new_run_name
+from privatile.run.coordinator import ClientTotals, Coordinator, LevelRound, Track, new_run_name
 from privatile.run.locks import claim, writer_lives
-from privatile.run.run_file import ClientTotals, RunStore, StoredRound
+from privatile.run.run_file import RunStore, StoredRound
 
 __all__ = [
     "ClientTotals",

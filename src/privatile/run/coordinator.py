@@ -29,7 +29,7 @@ from privatile.estimator.spec import RunSpec
 from privatile.inference.trajectory import Trajectory
 from privatile.result.result import QuantileResult, Results
 from privatile.result.summary import LevelFacts, all_of, make_results, narrow_enough
-from privatile.run.run_file import ClientTotals, RunStore, Statement, StoredRound, opening
+from privatile.run.run_file import RunStore, Statement, StoredRound, opening
 
 
 class LevelRound(NamedTuple):
@@ -159,11 +159,6 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
-def has_interval(tracks: Sequence[Track]) -> bool:
-    """Whether every level has an interval so far; none has one while its quantile is still being searched for."""
-    return all(track.state.averages.give_interval for track in tracks)
-
-
 class RunSource(Protocol):
     """Where a run's rounds are read from: its file, or `StoredRun`."""
 
@@ -256,6 +251,17 @@ def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRou
     return bool(written)
 
 
+class ClientTotals(NamedTuple):
+    """One client's part of a run so far, over all levels."""
+
+    asked: int
+    """Records that the rounds asked for, without those that are known not to have answered (`missed_records`)."""
+    answered: int
+    """Records that answered."""
+    silent: int
+    """Rounds without an answer, counted per level."""
+
+
 def client_totals(tracks: Sequence[Track]) -> dict[str, ClientTotals]:
     """What every client was asked and has answered so far."""
     found: dict[str, ClientTotals] = {}
@@ -303,6 +309,11 @@ class Coordinator:
     def clients(self) -> dict[str, ClientTotals]:
         """What complete rounds have asked of every client, and what it has answered."""
         return client_totals(self.tracks)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether every level has an interval so far; none has one while its quantile is still being searched for."""
+        return all(track.state.averages.give_interval for track in self.tracks)
 
     @property
     def planned(self) -> int:

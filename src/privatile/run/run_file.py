@@ -23,7 +23,7 @@ from privatile.core.sqlite_types import lenient_text
 from privatile.core.text import moment
 from privatile.errors import InputError, StoreError
 from privatile.estimator.open_ended import REASONS, Reason
-from privatile.estimator.plan import Ask, Records
+from privatile.estimator.plan import Ask
 from privatile.estimator.spec import RunSpec
 from privatile.run.tables import ENDING, FORMAT, OWN, check_file, missing_run, named, program
 
@@ -117,17 +117,6 @@ def _read_unspent(text: str, clients: int) -> tuple[int, ...]:
     if not all(type(place) is int and 0 <= place < clients for place in places) or sorted(set(places)) != list(places):
         raise ValueError("these are places of clients, in order")
     return places
-
-
-class ClientTotals(NamedTuple):
-    """One client's part of a run so far, over all levels."""
-
-    asked: int
-    """Records that the rounds asked for, without those that are known not to have answered (`missed_records`)."""
-    answered: int
-    """Records that answered."""
-    silent: int
-    """Rounds without an answer, counted per level."""
 
 
 def opening(rounds: Sequence[StoredRound]) -> list[Statement]:
@@ -322,22 +311,6 @@ class RunStore:
         """The rounds of all levels, level by level."""
         for level_index in range(len(self.spec.levels)):
             yield from self.rounds(level_index)
-
-    def client_totals(self) -> dict[str, ClientTotals]:
-        """What every client was asked and has answered so far."""
-        names = [client.name for client in self.spec.clients]
-        asked, answered, silent = ([0] * len(names) for _ in range(3))
-        for level_index in range(len(self.spec.levels)):
-            records = [Records(0)] * len(names)
-            for stored in self.rounds(level_index):
-                for k, (length, ones) in enumerate(zip(stored.ask.lengths, stored.ones, strict=True)):
-                    here = ones is not None
-                    records[k] = records[k].after(length, answered=here, unspent=k in stored.unspent)
-                    answered[k] += length if here else 0
-                    silent[k] += not here
-            for k, one in enumerate(records):
-                asked[k] -= one.left
-        return {name: ClientTotals(*row) for name, *row in zip(names, asked, answered, silent, strict=True)}
 
     @property
     def finished(self) -> float | None:

@@ -22,8 +22,8 @@ from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle import StraddlePlan
 from privatile.result.result import QuantileResult, Results
 from privatile.result.summary import make_results, summarize
-from privatile.run.coordinator import RunSource, Track, client_totals, replay
-from privatile.run.run_file import ClientTotals, RunStore, StoredRound
+from privatile.run.coordinator import ClientTotals, RunSource, Track, client_totals, replay
+from privatile.run.run_file import RunStore, StoredRound
 
 MARKS = 120
 """Rounds after which the interval so far is computed; between them it is drawn straight."""

@@ -65,7 +65,7 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
             **run_facts(study.digest, store, coordinator.results()),
             "survey": study.to_dict(),
             "ended_by": store.why_ended,
-            "answers": _answers(study, store),
+            "answers": _answers(study, coordinator),
             "late": dict(zip(study.strata, late, strict=True)),
             "transcript": {"rounds": coordinator.done, "digest": transcript_digest(store), "until": ended(store)},
             "organiser": msgspec.to_builtins(key.public),
@@ -73,9 +73,9 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
     return signed_record(body, key)
 
 
-def _answers(study: SurveyStudy, store: RunStore) -> dict[str, int]:
+def _answers(study: SurveyStudy, coordinator: Coordinator) -> dict[str, int]:
     """Answers of closed rounds, per stratum."""
-    totals = store.client_totals()
+    totals = coordinator.clients
     return {name: totals[name].answered for name in study.strata}
 
 
@@ -113,7 +113,10 @@ def verify_survey_record(record: dict[str, Any], transcript: Path | None = None)
     with run_of_record(checks, body, rules, transcript) as store:
         recomputed = None if store is None else check_recomputed(checks, body, store)
         if store is not None and recomputed is not None:
-            checks.add("the numbers of answers are those of the counts", _answers(study, store) == body.get("answers"))
+            checks.add(
+                "the numbers of answers are those of the counts",
+                _answers(study, recomputed.coordinator) == body.get("answers"),
+            )
             end = part(body, "transcript")
             found = (store.finished is not None, store.why_ended, recomputed.coordinator.done, ended(store))
             said = (body.get("finished"), body.get("ended_by"), end.get("rounds"), end.get("until"))

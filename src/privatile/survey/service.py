@@ -28,6 +28,11 @@ from privatile.survey.run import SurveyRun, result_so_far, two_moments
 from privatile.survey.store import Superseded, SurveyMark, SurveyStore
 from privatile.survey.study import CODE, SurveyStudy
 
+SHOWN_TO_DEVICES = (
+    "survey", "title", "value", "unit", "range", "scale", "level", "epsilon", "asked_by", "languages", "page_sha256",
+)  # fmt: skip
+"""Settings of the study that a device is told."""
+
 
 def public_state(state: OpenRound) -> str:
     """`open`, `draining` or `closed`, as visitors are told: between two rounds they wait."""
@@ -36,22 +41,12 @@ def public_state(state: OpenRound) -> str:
 
 def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
     """What a device needs before it asks for the question."""
-    return {
-        "survey": study.survey,
+    plain = study.to_dict()
+    return {name: plain[name] for name in SHOWN_TO_DEVICES} | {
         "study_sha256": study.digest,
-        "title": study.title,
-        "value": study.value,
-        "unit": study.unit,
-        "range": list(study.range),
         "step": parse_values(study.value_kind).step,
-        "scale": study.scale,
-        "level": study.level,
         "threshold": str(study.mechanism.threshold),
         "lies_per_100": study.lies_per_100,
-        "epsilon": study.epsilon,
-        "asked_by": study.asked_by,
-        "languages": list(study.languages),
-        "page_sha256": study.page_sha256,
         "state": public_state(state),
     }
 

@@ -20,7 +20,7 @@ from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progre
 from privatile.federation.study import FederationStudy, shared_out
 from privatile.federation.wire import Notice, RoundQuestions, State
 from privatile.records.keys import KeyPair
-from privatile.run.coordinator import Coordinator, Track, has_interval
+from privatile.run.coordinator import Coordinator, Track
 from privatile.run.rounds import (
     IMPOSSIBLE_SHARE,
     OpenRound,
@@ -354,7 +354,7 @@ class CoordinatorCore:
         for kind in KINDS:
             self.metrics.set("alarms", kinds[kind], kind=kind)
         done = self.coordinator.done
-        if done == self._measured or not has_interval(self.coordinator.tracks):
+        if done == self._measured or not self.coordinator.has_interval:
             return
         self._measured = done
         for result in self.coordinator.results():

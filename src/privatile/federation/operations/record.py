@@ -57,7 +57,7 @@ from privatile.records.verification import (
     part,
     run_of_record,
 )
-from privatile.run.coordinator import Coordinator, has_interval
+from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
 
@@ -91,13 +91,13 @@ def release(directory: Directory, *, unfinished: bool = False) -> dict[str, Any]
             raise InputError(
                 f"the run {state}: {rounds}. To release it as it is, with that said in the record, use --unfinished."
             )
-        if study.is_open and not has_interval(coordinator.tracks):
+        if study.is_open and not coordinator.has_interval:
             raise InputError("the run has no interval yet, and so nothing to release: too few have answered.")
         key = directory.key()
         body = {
             **run_facts(study.digest, store, coordinator.results()),
             "study": study.to_dict(),
-            "spent": spent(store),
+            "spent": spent(coordinator),
             "transcript": {
                 "rounds": coordinator.done,
                 "digest": transcript_digest(store),
@@ -200,7 +200,7 @@ def _check_run(
     if found is None:
         return
     coordinator = found.coordinator
-    checks.add("what was spent is what the counts say", spent(store) == body.get("spent"))
+    checks.add("what was spent is what the counts say", spent(coordinator) == body.get("spent"))
     end = (store.finished is not None, coordinator.done, store.why_ended)
     said = (body.get("finished"), told.get("rounds"), body.get("ended_by"))
     checks.add("it ended as the record says, after as many rounds", end == said)

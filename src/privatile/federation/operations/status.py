@@ -3,8 +3,9 @@
 What `privatile federation check` says: the folder, and whether everybody is there, as findings with a verdict.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from privatile.errors import StoreError
 from privatile.federation.setup.check import check
@@ -57,71 +58,48 @@ def run_results(directory: Directory) -> Results:
     return Results() if view.spec.design == "open" and None in view.results() else view.all_results()
 
 
-class Finding(NamedTuple):
-    """One thing that was found."""
-
-    state: str
-    """error: the run cannot go on so; alarm: somebody is missing, or the process; note: to do, or to know."""
-    text: str
-
-
 @dataclass(frozen=True)
 class CheckReport:
     """All that was found, and what it comes to."""
 
-    findings: tuple[Finding, ...]
     verdict: str
-
-    @property
-    def errors(self) -> list[str]:
-        """What has to be mended."""
-        return self._texts("error")
-
-    @property
-    def alarms(self) -> list[str]:
-        """Who is missing."""
-        return self._texts("alarm")
-
-    def _texts(self, state: str) -> list[str]:
-        return [one.text for one in self.findings if one.state == state]
-
-    @property
-    def in_order(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.errors and not self.alarms
+    notes: Sequence[str] = ()
+    """To do, or to know."""
+    errors: Sequence[str] = ()
+    """The run cannot go on so."""
+    alarms: Sequence[str] = ()
+    """Somebody is missing, or the process."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        found = [one._asdict() for one in self.findings]
-        return {"in_order": self.in_order, "verdict": self.verdict, "findings": found}
+        told = (("note", self.notes), ("error", self.errors), ("alarm", self.alarms))
+        found = [{"state": state, "text": text} for state, texts in told for text in texts]
+        return {"in_order": not self.errors and not self.alarms, "verdict": self.verdict, "findings": found}
 
     def to_text(self) -> str:
         """One line per note and alarm, then the verdict; errors are said by who reports them."""
-        labels = {"note": "note   ", "alarm": "ALARM  "}
-        lines = [labels[one.state] + one.text for one in self.findings if one.state in labels]
+        lines = [f"note   {text}" for text in self.notes] + [f"ALARM  {text}" for text in self.alarms]
         return "\n".join(lines if self.errors else [*lines, self.verdict])
 
 
 def look(directory: Directory) -> CheckReport:
     """Look at everything in a folder, and at its run."""
     found = check(directory)
-    findings = [Finding("note", text) for text in found.remarks]
+    notes, alarms = [*found.remarks], [*found.missing]
     if found.errors:
-        findings += [Finding("error", text) for text in found.errors]
-        return CheckReport(tuple(findings), "This federation is not ready.")
+        return CheckReport("This federation is not ready.", notes, found.errors)
     status = read_status(directory)
-    # A run that somebody has stopped is looked at before it is started again: no fault, but it is said.
-    told = [("alarm", text) for text in found.missing]
-    told += [("note" if alarm.was_asked_for else "alarm", f"{alarm.title}: {alarm.text}") for alarm in status.alarms]
-    findings += [Finding(*one) for one in sorted(told, key=lambda one: one[0] == "alarm")]
-    if any(one.state == "alarm" for one in findings):
+    for alarm in status.alarms:
+        # A run that somebody has stopped is looked at before it is started again: no fault, but it is said.
+        (notes if alarm.was_asked_for else alarms).append(f"{alarm.title}: {alarm.text}")
+    if alarms:
         killed = any(alarm.kind == "stopped" and not alarm.was_asked_for for alarm in status.alarms)
         wrong = "the run's process has ended" if killed else "not everybody is there"
         verdict = f"The folder is as it should be, but {wrong}: see the alarms."
     elif status.state == "aborted":
         verdict = "The run was aborted: nobody is asked any more. What was answered stays spent."
-    elif findings:
+    elif notes:
         verdict = "Nothing is wrong; the notes above say what is still to do or to know."
     else:
         verdict = "Everything is in order."
-    return CheckReport(tuple(findings), verdict)
+    return CheckReport(verdict, notes, alarms=alarms)

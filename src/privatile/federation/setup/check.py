@@ -1,7 +1,6 @@
 """`privatile federation check`: look at everything in a folder and report everything at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from privatile.errors import InputError, PrivatileError
@@ -13,21 +12,15 @@ from privatile.run.files import broken_mode
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What a check found: errors stop a run, remarks do not, and without who is missing its first round waits."""
-
-    errors: tuple[str, ...]
-    remarks: tuple[str, ...]
-    missing: tuple[str, ...] = ()
-
-
 class Look:
-    """What was found so far. A folder looks itself over with it (`Directory.look_over`)."""
+    """What was found. A folder looks itself over with it (`Directory.look_over`)."""
 
     def __init__(self) -> None:
         self.errors: list[str] = []
+        """They stop a run."""
         self.remarks: list[str] = []
+        self.missing: list[str] = []
+        """Without them the first round waits."""
 
     def attempt(self, read: Callable[..., T], *arguments: object) -> T | None:
         """Read something; what is wrong with it is noted."""
@@ -61,11 +54,12 @@ class Look:
             self.errors.append(str(error))
 
 
-def check(directory: Directory) -> Findings:
+def check(directory: Directory) -> Look:
     """Look at everything and report everything at once."""
-    if not directory.path.is_dir() or not any(directory.path.iterdir()):
-        begin = f"Begin one with: privatile federation init {directory.path}"
-        return Findings((f"{directory.path}: there is no federation here. {begin}",), ())
     look = Look()
-    missing = directory.look_over(look)
-    return Findings(tuple(look.errors), tuple(look.remarks), tuple(missing))
+    if directory.path.is_dir() and any(directory.path.iterdir()):
+        look.missing = directory.look_over(look)
+    else:
+        begin = f"Begin one with: privatile federation init {directory.path}"
+        look.errors.append(f"{directory.path}: there is no federation here. {begin}")
+    return look

@@ -293,10 +293,11 @@ def _asked(old: Directory, study: FederationStudy) -> dict[str, int]:
                 f"the run of {old.path} is neither finished nor aborted, and both runs would want the same records. "
                 f"End it for good first: privatile federation abort {old.path}"
             )
-        asked = {name: totals.asked for name, totals in store.client_totals().items()}
+        coordinator = Coordinator(store)
+        asked = coordinator.asked
         if store.finished is None:
             # The round that was being asked may have been answered without being counted.
-            for name, questions in Coordinator(store).questions().items():
+            for name, questions in coordinator.questions().items():
                 asked[name] += sum(question.length for question in questions)
     return asked
 
