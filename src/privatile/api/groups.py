@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from privatile.api.division import Division
-from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, new_run, opened
+from privatile.api.local_run import UNDECLARED, LocalRun, Progress, log, make_private, opened
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import HEAPS, check_column
 from privatile.client.randomizer import Coins
@@ -128,7 +128,7 @@ class GroupRuns:
             level = settings_of_each(options.confidence_level, len(self._files), simultaneous=options.simultaneous)
             save = None if options.save is None else Path(options.save) / self._files[group.name]
             own = replace(options, by=None, only=conditions, save=save, **level, **more)
-            run = new_run(own, columns, self.division, self.ledger, self.coins, shared=True)
+            run = LocalRun(own, columns, self.division, self.ledger, self.coins, shared=True)
             small = run.store is None and preview(run.spec).says_nothing
         except AlreadyAnswered as error:
             why = "its records have answered before, so they are not asked again"

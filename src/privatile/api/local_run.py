@@ -182,25 +182,10 @@ def prepare(data: object, options: Options, rng: np.random.Generator | None = No
     if options.groups or options.leave_out:
         for column in columns.values():
             check_column(column, options.missing)
-    run = new_run(options, columns, division, ledger, coins)
+    run = LocalRun(options, columns, division, ledger, coins)
     if run.is_heaped:
         log.warning(HEAPS, "this data", UNDECLARED)
     return run
-
-
-def new_run(
-    options: Options,
-    columns: Mapping[str, ShuffledColumn],
-    division: Division,
-    ledger: Ledger,
-    coins: Coins,
-    *,
-    shared: bool = False,
-) -> "LocalRun":
-    """A run over some columns of a file that was read."""
-    holders = division.holders()
-    spec = specification(options, parts_of(columns, holders), simulated=isinstance(coins, SeededCoins))
-    return LocalRun(spec, options, columns, ledger, coins, holders, shared, division.how_read)
 
 
 def opened(data: object, options: Options, rng: np.random.Generator | None) -> tuple[Ledger, Coins, Division]:
@@ -228,39 +213,48 @@ class LocalRun:
     `store` is the file of a run of the same specification, to be continued or shown again; None for a new run.
     """
 
-    spec: RunSpec
     options: Options
     columns: Mapping[str, ShuffledColumn]
+    division: Division
+    """The file that the columns are from."""
     ledger: Ledger
     coins: Coins
-    holders: Mapping[str, str]
-    """Of cells, whose records they are (`Division`)."""
     shared: bool = False
     """Whether further runs use the ledger: whoever opened it closes it."""
-    how_read: str = ""
-    """What the holder should know about how the data is read (`Source.how_read`)."""
 
     def __post_init__(self) -> None:
-        spec = self.spec
+        self.holders = self.division.holders()
+        """Of cells, whose records they are (`Division`)."""
+        parts = parts_of(self.columns, self.holders)
+        # Of the whole file: by it a run is found again. What it could not fill is refused before the ledger is asked.
+        self.spec = self._specified(parts)
         self.store = self._find_store()
         self._name = new_run_name() if self.store is None else self.store.run
         if self.store is not None:
-            self.spec = self.store.spec.reported_as(spec)
+            self.spec = self.store.spec.reported_as(self.spec)
             return
-        self._check_plans(spec)  # what the whole file could not fill is refused before the ledger is asked
+        self._check_plans()
         # What is left to answer may be less than the file holds: earlier runs have asked the rest.
         counts = [responder.available() for responder in self._responders]
-        parts = parts_of(self.columns, self.holders)
         left = [part._replace(records=count) for part, count in zip(parts, counts, strict=True)]
-        self.spec = specification(self.options, left, simulated=spec.simulated)
-        self.spec = replace(self.spec, clients=tuple(self._asked(client) for client in self.spec.clients))
-        self._check_plans(self.spec)
+        spec = self.spec if left == parts else self._specified(left)
+        self.spec = replace(spec, clients=tuple(self._asked(client) for client in spec.clients))
+        if left != parts:
+            self._check_plans()
 
-    def _check_plans(self, spec: RunSpec) -> None:
+    def _specified(self, parts: list[Part]) -> RunSpec:
+        return specification(self.options, parts, simulated=isinstance(self.coins, SeededCoins))
+
+    @property
+    def how_read(self) -> str:
+        """What the holder should know about how the data is read."""
+        return self.division.how_read
+
+    def _check_plans(self) -> None:
         """Refuse a schedule that does not fit the data, before anyone is asked."""
         try:
-            for level_index in range(len(spec.levels)):
-                spec.plan(level_index)
+            for level_index in range(len(self.spec.levels)):
+                self.spec.plan(level_index)
         except ClientTooSmall as error:
             client, options = self.holders.get(error.client, error.client), self.options
             cures = (

@@ -15,10 +15,10 @@ the counts how many came. When a round closes is decided by numbers of people an
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from privatile.core.messages import LARGEST_LENGTH, Question
 from privatile.core.text import moment
@@ -159,39 +159,6 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
-class RunSource(Protocol):
-    """Where a run's rounds are read from: its file, or `StoredRun`."""
-
-    path: str
-    run: str
-    spec: RunSpec
-    created: float
-
-    @property
-    def date(self) -> str | None:
-        """When the run began, as results tell it."""
-
-    @property
-    def finished(self) -> float | None:
-        """When it was over, in seconds since 1970; none while it goes on."""
-
-    @property
-    def why_ended(self) -> Reason | None:
-        """Why an open-ended run is over."""
-
-    def snapshot(self) -> AbstractContextManager[None]:
-        """Read as of one moment."""
-
-    def rounds(self, level_index: int = 0, after: int = 0) -> Iterable[StoredRound]:
-        """The rounds of one level, in order, from round `after` + 1 on."""
-
-    def open_round(self) -> list[StoredRound]:
-        """What was written to be asked next, one entry per level that is not over."""
-
-    def unreadable(self, why: str) -> StoreError:
-        """The error for rounds that the design would not have asked."""
-
-
 @dataclass
 class StoredRun:
     """A run that is over, as plain data: what a page of it needs when its file may be gone."""
@@ -225,6 +192,10 @@ class StoredRun:
     def unreadable(self, why: str) -> StoreError:
         """The error for rounds that the design would not have asked."""
         return StoreError(f"{self.path} does not replay: {why}")
+
+
+RunSource = RunStore | StoredRun
+"""Where a run's rounds are read from."""
 
 
 def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRound], None]) -> bool:
