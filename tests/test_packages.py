@@ -11,8 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "privatile"
-COMPILED = {"simulation/kernels.py"}
-"""Compiled as one file: numba's cache does not notice edits of callees in other files."""
+LONG = {"simulation/kernels.py", "estimator/straddle.py"}
+"""Compiled as one file, because numba's cache does not notice edits of callees in other files; and one algorithm that
+is read from top to bottom, with the measurements behind its constants."""
 
 
 def packages() -> list[Path]:
@@ -44,7 +45,7 @@ def test_no_long_file() -> None:
         for folder in ("src", "studies", "apps")
         for path in (ROOT / folder).rglob("*.py")
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 800
-        and not any(path.as_posix().endswith(name) for name in COMPILED)
+        and not any(path.as_posix().endswith(name) for name in LONG)
     }
     assert not long
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.estimator.schedule import Constant, Design
 from privatile.simulation.cells import Cell
-from privatile.simulation.default_design import AutoCell, displayed_intervals, read_straddled, simulate, straddle
+from privatile.simulation.default_design import AutoCell, displayed_intervals, read_straddled, simulate
 from privatile.simulation.engine import run_cell
 from privatile.simulation.populations import Empirical, Normal, Uniform
 
@@ -55,8 +55,8 @@ def _cell(setting: Setting) -> AutoCell:
 def any_shape(setting: Setting, records: list[Floats], rng: np.random.Generator) -> Found:
     """The default: holds for every distribution."""
     cell, runs = _cell(setting), len(records)
-    found = straddle(cell, runs, rng, answers=People(records, setting.rate, rng))
-    shown = read_straddled(cell, found)[0].any_shape
+    found = simulate(cell, cell.straddle_plan, runs, rng, answers=People(records, setting.rate, rng))
+    shown = read_straddled(found)[0].any_shape
     ends = np.clip(shown.low, 0.0, 1.0), np.clip(shown.high, 0.0, 1.0)
     return Found(np.clip(shown.center, 0.0, 1.0), *ends, found.queries.shape[1])
 
@@ -64,8 +64,8 @@ def any_shape(setting: Setting, records: list[Floats], rng: np.random.Generator)
 def declared_continuous(setting: Setting, records: list[Floats], rng: np.random.Generator) -> Found:
     """With `--value-kind continuous`."""
     cell, runs = _cell(setting), len(records)
-    found = simulate(cell, runs, rng, answers=People(records, setting.rate, rng))
-    shown = displayed_intervals(cell, found)[0]
+    found = simulate(cell, cell.plan, runs, rng, answers=People(records, setting.rate, rng))
+    shown = displayed_intervals(found)[0]
     ends = np.clip(shown.low, 0.0, 1.0), np.clip(shown.high, 0.0, 1.0)
     return Found(np.clip(shown.center, 0.0, 1.0), *ends, found.queries.shape[1])
 

@@ -13,7 +13,7 @@ from studies.any_shape.measure import BLOCK, seed_of
 from studies.any_shape.run import SEED
 
 from privatile.laws.ratio import two_sided_z
-from privatile.simulation.default_design import read_straddled, straddle
+from privatile.simulation.default_design import read_straddled, simulate
 
 CONFIDENCE = (0.8, 0.9, 0.95, 0.99, 0.999)
 LAWS = ("normal", "log-normal", "t3", "laplace")
@@ -25,7 +25,7 @@ def widths(information: float, runs: int) -> list[float]:
     for law in LAWS:
         cell = make_cell(law, 1, 0.5, 0.5, information)
         rng = np.random.default_rng(seed_of(cell.name, SEED))
-        parts = read_straddled(cell, straddle(cell, min(runs, BLOCK), rng), CONFIDENCE)
+        parts = read_straddled(simulate(cell, cell.straddle_plan, min(runs, BLOCK), rng), CONFIDENCE)
         found.append(
             [
                 float(np.median(part.any_shape.high - part.any_shape.low)) / (2.0 * two_sided_z(level) * cell.bound)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Floats
 from privatile.simulation.populations import Population
 
 
@@ -18,10 +18,7 @@ class Steps(Population):
     smooth = False
 
     def _cdf(self, z: Floats) -> Any:
-        return sum(
-            array_namespace(z).where(z >= value, share, 0.0)
-            for value, share in zip(self.values, self.shares, strict=True)
-        )
+        return sum(np.where(z >= value, share, 0.0) for value, share in zip(self.values, self.shares, strict=True))
 
     def _density(self, z: Floats) -> Any:
         return np.ones_like(z)
@@ -37,7 +34,7 @@ class WithAtom(Population):
     smooth = False
 
     def _cdf(self, z: Floats) -> Any:
-        return (1.0 - self.share) * self.inner.cdf(z) + array_namespace(z).where(z >= self.value, self.share, 0.0)
+        return (1.0 - self.share) * self.inner.cdf(z) + np.where(z >= self.value, self.share, 0.0)
 
     def _density(self, z: Floats) -> Any:
         return (1.0 - self.share) * self.inner.density(z)
@@ -50,8 +47,7 @@ class Pareto(Population):
     shape: float = 1.5
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        return xp.where(z > 1.0, 1.0 - xp.maximum(z, 1.0) ** -self.shape, 0.0)
+        return np.where(z > 1.0, 1.0 - np.maximum(z, 1.0) ** -self.shape, 0.0)
 
     def _density(self, z: Floats) -> Any:
         return np.where(z >= 1.0, self.shape * np.maximum(z, 1.0) ** (-self.shape - 1.0), 0.0)
@@ -65,8 +61,7 @@ class Exponential(Population):
     """P(X > x) = e^−x."""
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        return -xp.expm1(-xp.maximum(z, 0.0))
+        return -np.expm1(-np.maximum(z, 0.0))
 
     def _density(self, z: Floats) -> Any:
         return np.where(z >= 0.0, np.exp(-np.maximum(z, 0.0)), 0.0)
@@ -80,8 +75,7 @@ class Gumbel(Population):
     """P(X ≤ x) = exp(−e^−x): skewed, smooth everywhere."""
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        return xp.exp(-xp.exp(-z))
+        return np.exp(-np.exp(-z))
 
     def _density(self, z: Floats) -> Any:
         return np.exp(-z - np.exp(-z))
@@ -95,9 +89,8 @@ class Triangle(Population):
     """Density 1 − |x| on (−1, 1): a kink at the median, ends where it vanishes."""
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        inside = xp.clip(z, -1.0, 1.0)
-        return xp.where(inside < 0.0, 0.5 * (1.0 + inside) ** 2, 1.0 - 0.5 * (1.0 - inside) ** 2)
+        inside = np.clip(z, -1.0, 1.0)
+        return np.where(inside < 0.0, 0.5 * (1.0 + inside) ** 2, 1.0 - 0.5 * (1.0 - inside) ** 2)
 
     def _density(self, z: Floats) -> Any:
         return np.maximum(1.0 - np.abs(z), 0.0)
@@ -108,8 +101,7 @@ class Arcsine(Population):
     """F = ½ + asin(x)/π on (−1, 1): the density is lowest at the median and unbounded at the ends."""
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        return 0.5 + xp.arcsin(xp.clip(z, -1.0, 1.0)) / np.pi
+        return 0.5 + np.arcsin(np.clip(z, -1.0, 1.0)) / np.pi
 
     def _density(self, z: Floats) -> Any:
         return np.where(np.abs(z) < 1.0, 1.0 / (np.pi * np.sqrt(np.maximum(1.0 - z * z, 1e-300))), 0.0)

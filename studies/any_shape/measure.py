@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from studies.any_shape.cells import StudyCell
@@ -16,12 +16,12 @@ from privatile.simulation.default_design import (
     StraddledReadings,
     grid_results,
     read_straddled,
-    straddle,
+    simulate,
 )
 from privatile.simulation.populations import Population
 
 BLOCK = 1000
-"""Runs in memory at a time on a processor."""
+"""Runs in memory at a time."""
 
 
 SHARED = 1e-3
@@ -79,23 +79,23 @@ def blocks(study: StudyCell, runs: int, block: int = BLOCK) -> list[tuple[int, i
     return [(k, min(size, runs - first)) for k, first in enumerate(range(0, runs, size))]
 
 
-def run_block(study: StudyCell, number: int, runs: int, seed: int, xp: Any = np) -> tuple[StraddledReadings, float]:
+def run_block(study: StudyCell, number: int, runs: int, seed: int) -> tuple[StraddledReadings, float]:
     """The readings of one block, which has a random generator of its own; and how many of its searches gave up."""
-    own = seed_of(study.name, seed)
-    rng = xp.random.default_rng([own, number] if xp is np else own + number)
-    found = straddle(study.cell, runs, rng, xp, answers=WholeFile(study.cell, rng, runs) if study.file else None)
-    return read_straddled(study.cell, found)[0], float(found.state.gave_up.sum())
+    rng = np.random.default_rng([seed_of(study.name, seed), number])
+    answers = WholeFile(study.cell, rng, runs) if study.file else None
+    found = simulate(study.cell, study.cell.straddle_plan, runs, rng, answers=answers)
+    return read_straddled(found)[0], float(sum(run.gave_up for run in found.runs))
 
 
-def measure(study: StudyCell, runs: int, seed: int, xp: Any = np, block: int = BLOCK) -> "Measured":
+def measure(study: StudyCell, runs: int, seed: int, block: int = BLOCK) -> "Measured":
     """Run a cell in blocks and sum it up."""
-    return joined(study, [run_block(study, k, size, seed, xp) for k, size in blocks(study, runs, block)])
+    return joined(study, [run_block(study, k, size, seed) for k, size in blocks(study, runs, block)])
 
 
 def joined(study: StudyCell, parts: Sequence[tuple[StraddledReadings, float]]) -> "Measured":
     """The numbers of a cell from those of its blocks."""
     both = StraddledReadings.joined([readings for readings, _ in parts])
-    return summarize(study, both, sum(lost for _, lost in parts) / len(both.reason))
+    return summarize(study, both, sum(lost for _, lost in parts) / len(both.contradicted))
 
 
 def begins_at(law: Population, low: float) -> bool:
@@ -149,7 +149,7 @@ def summarize(study: StudyCell, both: StraddledReadings, lost: float) -> "Measur
         smooth_coverage=float(((first <= truth) & (truth <= last)).mean()),
         smooth_width=float(np.median(last - first)) / wald,
         smooth_error=float(np.abs(middle - truth).mean()) / bound,
-        contradicted=float((both.reason != 0).mean()),
+        contradicted=float(both.contradicted.mean()),
         gave_up=lost,
         one_or_two=math.nan if sets is None else float((sets.sizes <= 2).mean()),
         up_to_five=math.nan if sets is None else float((sets.sizes <= 5).mean()),

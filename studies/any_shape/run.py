@@ -12,14 +12,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from studies.any_shape.cells import TABLES, StudyCell, cells_of
 from studies.any_shape.measure import BLOCK, Measured, blocks, joined, line, measure, run_block
 from studies.coverage.rows import read_rows, write_rows
-
-from privatile.errors import require
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
@@ -38,12 +34,11 @@ def read_table(table: str, folder: Path = RESULTS) -> dict[str, Measured]:
     return {row.name: row for row in read_rows(file_of(table, folder), Measured)}
 
 
-def keep(found: Measured, folder: Path, begun: float, seed: int, device: str = "cpu", block: int = BLOCK) -> Measured:
+def keep(found: Measured, folder: Path, begun: float, seed: int, block: int = BLOCK) -> Measured:
     """Append a row, with its date and the command that makes it again."""
     table = "smooth" if found.table == "unseen" else found.table
     command = f"python -m studies.any_shape.run {table} --runs {found.runs} --seed {seed}"
     command += f" --block {block}" if block != BLOCK else ""
-    command += f" --device {device}" if device != "cpu" else ""
     found = found._replace(date=time.strftime("%Y-%m-%d"), command=command)
     write_rows([found], file_of(found.table, folder), append=True)
     print(line(found), f"{time.time() - begun:.1f} s", flush=True)
@@ -76,7 +71,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--close", type=int, default=0)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data" / "gov_census_2018.csv.gz")
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
     parser.add_argument("--block", type=int, default=BLOCK)
@@ -84,7 +78,6 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     chosen = parser.parse_args()
-    xp: Any = require("cupy", "gpu") if chosen.device == "cuda" else np
     first, every = (int(each) for each in chosen.part.split("/"))
     wanted = chosen.only.split(",")
     studies = [
@@ -99,14 +92,14 @@ def main() -> None:
     else:
         for study in missing:
             begun = time.time()
-            found = measure(study, chosen.runs, chosen.seed, xp, chosen.block)
-            keep(found, chosen.results, begun, chosen.seed, chosen.device, chosen.block)
+            found = measure(study, chosen.runs, chosen.seed, chosen.block)
+            keep(found, chosen.results, begun, chosen.seed, chosen.block)
     for study in studies:
         have = read_table(study.table, chosen.results)[study.name]
         if have.coverage < CLOSE and have.runs < chosen.close:
             begun = time.time()
-            found = measure(study, chosen.close, chosen.seed + 1, xp, chosen.block)
-            keep(found, chosen.results, begun, chosen.seed + 1, chosen.device, chosen.block)
+            found = measure(study, chosen.close, chosen.seed + 1, chosen.block)
+            keep(found, chosen.results, begun, chosen.seed + 1, chosen.block)
     if every == 1:
         every_cell = cells_of(chosen.tables, chosen.data)
         for table in {study.table for study in every_cell}:

@@ -88,8 +88,8 @@ def runs_of(family: str, information: float, values: str, silence: Silence, seed
     )
     wald, found = two_sided_z(0.95) * cell.bound, []
     for _ in range(BLOCK):
-        evidence, _ = silent_run(cell, plan, settings, rng, silence)
-        if (both := evidence.readings) is None:
+        both, _ = silent_run(cell, plan, settings, rng, silence)
+        if both.smooth is None or both.any_shape is None:
             raise RuntimeError("a whole run has both readings")
         (low, high), (first, last) = both.smooth.interval(0.95), both.any_shape.interval(0.95)
         off = abs(both.smooth.center - cell.truth) / (math.sqrt(2 / math.pi) * cell.bound)
@@ -106,10 +106,10 @@ def jump_errors(silence: Silence, runs: int, seed: int) -> float:
     cell = AutoCell((Steps((0.0, 1.0), (0.5, 0.5)),) * 10, (0.5,) * 10, (1600,) * 10, low=-1.0, high=2.0)
     settings, rng, errors = ReportSettings("simulated values", (0.5,)), np.random.default_rng([seed, 7]), 0
     for _ in range(runs):
-        evidence, _ = silent_run(cell, cell.straddle_plan, settings, rng, silence)
-        if evidence.straddled is None or evidence.straddled.tests is None:
+        reading, _ = silent_run(cell, cell.straddle_plan, settings, rng, silence)
+        if reading.tests is None:
             raise RuntimeError("a whole run has been tested")
-        errors += evidence.straddled.tests.ends(0.95)[0] >= 0.0
+        errors += reading.tests.ends(0.95)[0] >= 0.0
     return errors / runs
 
 

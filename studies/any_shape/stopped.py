@@ -22,8 +22,8 @@ from studies.coverage.rows import read_rows, write_rows
 from privatile.core.arrays import Floats
 from privatile.estimator.plan import Plan, begin, step
 from privatile.estimator.settings import ReportSettings
-from privatile.inference.choice import Evidence, anytime_inference, beside_anytime, gather_evidence
 from privatile.inference.inference import Inference
+from privatile.inference.reading import Reading, read
 from privatile.inference.trajectory import Trajectory
 from privatile.result.summary import FIRST_LOOK
 from privatile.simulation.default_design import AutoCell
@@ -50,8 +50,8 @@ class Stopped(NamedTuple):
     command: str = ""
 
 
-def looks(cell: AutoCell, values: str, rng: np.random.Generator, every: int) -> Iterator[Evidence]:
-    """What one run knows at its looks, the last of them at its end."""
+def looks(cell: AutoCell, values: str, rng: np.random.Generator, every: int) -> Iterator[Reading]:
+    """What one run says at its looks, the last of them at its end."""
     plan: Plan = cell.plan if values == "continuous" else cell.straddle_plan
     settings = ReportSettings("simulated values", (cell.level,), value_kind=values, until_width=1.0)
     state, trajectory = begin(plan), Trajectory()
@@ -63,21 +63,21 @@ def looks(cell: AutoCell, values: str, rng: np.random.Generator, every: int) -> 
         state = step(state, ask, counts, plan)
         trajectory.record(ask, state, plan)
         if state.averages.rounds >= FIRST_LOOK and (state.round % every == 0 or plan.ask(state) is None):
-            yield gather_evidence(settings, plan, state, trajectory)
+            yield read(settings, plan, state, trajectory)
 
 
 def ever_missed(cell: AutoCell, values: str, rng: np.random.Generator, every: int = 4) -> tuple[bool, bool, bool]:
     """Whether the any-shape, the smooth and the fixed interval of one run miss at any look that shows them."""
     missed = [False, False, False]
-    for evidence in looks(cell, values, rng, every):
-        first, second, both = anytime_inference(evidence), beside_anytime(evidence), evidence.readings
-        if first is None or both is None:
+    for seen in looks(cell, values, rng, every):
+        first, second, fixed = seen.anytime, seen.beside_anytime, seen.smooth
+        if first is None or fixed is None:
             raise RuntimeError("a run with averaged rounds has both readings")
         any_shape, smooth = (first, second) if first.is_any_shape else (second, first)
-        fixed: Inference | None = both.smooth
-        if values == "any" and both.contradiction:
-            smooth = fixed = None  # not shown at this look
-        for place, reading in enumerate((any_shape, smooth, fixed)):
+        shown: tuple[Inference | None, ...] = (any_shape, smooth, fixed)
+        if values == "any" and seen.contradiction:
+            shown = (any_shape, None, None)  # not shown at this look
+        for place, reading in enumerate(shown):
             if reading is not None:
                 low, high = reading.interval(0.95)
                 missed[place] |= not low <= cell.truth <= high

@@ -18,8 +18,7 @@ import numpy as np
 from studies.any_shape.laws import Steps
 from studies.coverage.rows import read_rows, write_rows
 
-from privatile.inference.any_shape import ends_of
-from privatile.simulation.default_design import AutoCell, straddle
+from privatile.simulation.default_design import AutoCell, simulate
 
 LEVELS = (0.1, 0.5, 0.8, 0.9)
 RATES = (math.tanh(0.5), 0.905, 0.999)
@@ -59,7 +58,7 @@ def cell_of(case: str, level: float, rate: float) -> AutoCell:
 def measure_worst(case: str, level: float, rate: float, runs: int, seed: int) -> "Worst":
     """How often the side errs for which the case is the worst."""
     cell = cell_of(case, level, rate)
-    low, high = ends_of(straddle(cell, runs, np.random.default_rng(seed)).state.window.tests, 1.0 - 2.0 * SIDE)
+    low, high = simulate(cell, cell.straddle_plan, runs, np.random.default_rng(seed)).ends(1.0 - 2.0 * SIDE)
     wrong = low >= 0.0 if case == "low" else high < 1.0
     # What the range cuts off is bounded by it.
     bounded = np.isfinite(high) & (np.isfinite(low) | (case == "edge"))

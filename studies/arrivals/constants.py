@@ -20,8 +20,8 @@ from studies.arrivals.parts import Part, gathered, options
 from studies.arrivals.simulate import MEANS, MECHANISM, WEIGHTS
 from studies.coverage.rows import write_rows
 
-from privatile.estimator.open_ended import OpenEndPolicy, round_length
-from privatile.inference.any_shape import open_ends_of
+from privatile.estimator.open_ended import OpenRules, begin, learn, round_length
+from privatile.inference.any_shape import AnyShape
 from privatile.inference.anytime import OpenAnytimeLaw
 from privatile.inference.smooth import fit_smooth
 from privatile.laws.ratio import fieller_reach, low_information_factor
@@ -41,17 +41,17 @@ LAWS: dict[str, tuple[Population, float]] = {
 }
 CHANGES: tuple[tuple[str, float], ...] = (
     ("as they are", 0.0),
-    ("estimator.open_end.CENTRE_EVERY", 5),
-    ("estimator.open_end.CENTRE_EVERY", 20),
-    ("estimator.open_end.DISTANCE", 4.0),
-    ("estimator.open_end.DISTANCE", 5.0),
-    ("estimator.open_end.GROWN", 1.3),
-    ("estimator.open_end.SURE", 2.5),
-    ("estimator.open_end.SURE", 6.0),
-    ("estimator.open_candidates.TRUST", 4.0),
-    ("estimator.open_candidates.TRUST", 64.0),
-    ("inference.smooth_reading.OPEN_BEND_DOUBT", 0.2),
-    ("inference.smooth_reading.OPEN_BEND_DOUBT", 0.45),
+    ("estimator.open_ended.CENTRE_EVERY", 5),
+    ("estimator.open_ended.CENTRE_EVERY", 20),
+    ("estimator.open_ended.DISTANCE", 4.0),
+    ("estimator.open_ended.DISTANCE", 5.0),
+    ("estimator.open_ended.GROWN", 1.3),
+    ("estimator.open_ended.SURE", 2.5),
+    ("estimator.open_ended.SURE", 6.0),
+    ("estimator.open_ended.TRUST", 4.0),
+    ("estimator.open_ended.TRUST", 64.0),
+    ("inference.smooth.OPEN_BEND_DOUBT", 0.2),
+    ("inference.smooth.OPEN_BEND_DOUBT", 0.45),
     ("inference.anytime.TAILS", 1.0),
 )
 CELLS = {
@@ -103,34 +103,40 @@ def _runs(runs: int, rng: np.random.Generator, law: Population, level: float) ->
     rate = MECHANISM.truth_rate
     total = round(INFORMATION / ((level * (1.0 - level)) ** 2 * 4.0 * rate**2))
     first, last = float(law.quantile(0.02)), float(law.quantile(0.98))
-    policy = OpenEndPolicy(level, 3.0 * first - 2.0 * last, 3.0 * last - 2.0 * first)
+    rules = OpenRules(level, 3.0 * first - 2.0 * last, 3.0 * last - 2.0 * first)
     truth = float(law.quantile(level))
     share = 1.0 - (rate * (2.0 * level - 1.0)) ** 2
-    state, rows, came, looks = policy.begin(runs), [], 0, np.geomspace(total / 30, total, LOOKS).tolist()
-    missed = np.zeros(runs, dtype=bool)
+    states, rows, came, looks = [begin(rules) for _ in range(runs)], [], 0, np.geomspace(total / 30, total, LOOKS)
+    missed, fits = np.zeros(runs, dtype=bool), []
     while came < total:
         length = min(round_length(came), total - came)
         came += length
-        query = state.query.copy()
+        query = np.array([state.query for state in states])
         ones = rng.binomial(length, 0.5 + rate * (0.5 - law.cdf(query)))
-        answer, variance = (ones / length - 0.5) / rate + level - 0.5, np.full(runs, 1.0 / (4.0 * rate**2 * length))
-        rows.append((query, answer, variance * share))
-        state = policy.learn(state, answer, variance)
+        answer, variance = (ones / length - 0.5) / rate + level - 0.5, 1.0 / (4.0 * rate**2 * length)
+        rows.append((query, answer, np.full(runs, variance * share)))
+        for state, residual in zip(states, answer.tolist(), strict=True):
+            state.belief.make_room()
+            learn(rules, state, residual, variance)
         if came >= looks[0] - 1.0:
-            looks = [look for look in looks if look - 1.0 > came]
-            queries, answers, variances = (np.array(column).T for column in zip(*rows, strict=True))
-            fit = fit_smooth(queries, answers, variances, level, state, 0.0).curve
+            looks = looks[looks - 1.0 > came]
+            answers = np.array(rows)
+            fits = [
+                fit_smooth(answers[:, 0, run], answers[:, 1, run], answers[:, 2, run], level, state, 0.0).curve
+                for run, state in enumerate(states)
+            ]
             known = INFORMATION * came / total
-            reach = [OpenAnytimeLaw(known, float(error)).quantile(0.95) for error in fit.slope_error]
-            missed |= np.abs(fit.center - truth) > np.array(reach) * fit.error
+            reach = np.array([OpenAnytimeLaw(known, fit.slope_error).quantile(0.95) * fit.error for fit in fits])
+            missed |= np.abs(np.array([fit.center for fit in fits]) - truth) > reach
     z = 1.959964 * low_information_factor(INFORMATION)
-    off = np.abs(fit.center - truth)
-    covers = off <= fieller_reach(z, fit.slope_error) * fit.error
-    low, high = open_ends_of(state.tests, 0.95)
     error = math.sqrt(share / (4.0 * rate**2 * total)) / float(law.density(truth))
-    width = (high - low) / (2.0 * 1.959964 * error)
-    rows_of_runs = zip(width.tolist(), (off / error).tolist(), covers.tolist(), missed.tolist(), strict=True)
-    return [Run(*row) for row in rows_of_runs]
+    found = []
+    for state, fit, ever_missed in zip(states, fits, missed.tolist(), strict=True):
+        low, high = AnyShape((state.sides[0].bets, state.sides[1].bets)).ends(0.95)
+        off = abs(fit.center - truth)
+        covers = bool(off <= fieller_reach(z, fit.slope_error) * fit.error)
+        found.append(Run((high - low) / (2.0 * 1.959964 * error), off / error, covers, ever_missed))
+    return found
 
 
 def row_of(name: str, found: Sequence[Run], command: str) -> Tried:

@@ -17,7 +17,8 @@ from studies.arrivals.parts import Part, gathered, options
 from studies.coverage.rows import write_rows
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.estimator.open_ended import SEARCH, OpenEndPolicy, round_length
+from privatile.estimator.open_ended import OpenRules, begin, learn, round_length
+from privatile.estimator.straddle import SEARCH
 from privatile.inference.series import change_in
 from privatile.simulation.populations import Normal, Population
 
@@ -67,19 +68,21 @@ def runs_of(part: Part) -> list[Found]:
     """Some runs of one cell."""
     law, shift = CELLS[part.cell]
     runs = part.last - part.first
-    policy = OpenEndPolicy(0.5, -10.0, 10.0)
+    rules = OpenRules(0.5, -10.0, 10.0)
     rng = np.random.default_rng((part.seed, *part.cell.encode(), part.first))
     rate = RandomizedResponse.from_epsilon(1.0).truth_rate
-    state, rows, came, lengths = policy.begin(runs), [], 0, []
+    states, rows, came, lengths = [begin(rules) for _ in range(runs)], [], 0, []
     while came < PEOPLE:
         lengths.append(round_length(came))
         came += lengths[-1]
-        query = state.query.copy()
+        query = np.array([state.query for state in states])
         above = 1.0 - law.cdf(query - (shift if came > PEOPLE / 2 else 0.0))
         answer = (rng.binomial(lengths[-1], 0.5 + rate * (above - 0.5)) / lengths[-1] - 0.5) / rate
         precision = np.full(runs, 4.0 * rate**2 * lengths[-1])
-        rows.append((query, answer, precision, state.stage != SEARCH))
-        state = policy.learn(state, answer, 1.0 / precision)
+        rows.append((query, answer, precision, [state.stage != SEARCH for state in states]))
+        for state, residual in zip(states, answer.tolist(), strict=True):
+            state.belief.make_room()
+            learn(rules, state, residual, 1.0 / precision[0])
     queries, answers, precisions, inside = (np.array(column) for column in zip(*rows, strict=True))
     gathered = np.cumsum(lengths)
     half = int(np.searchsorted(gathered, PEOPLE / 2))

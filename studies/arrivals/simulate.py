@@ -10,11 +10,11 @@ from studies.arrivals.people import Ints, liars_in, rounds_of, taken_in_order
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import UNKNOWN_SIZE
-from privatile.estimator.open_ended import ACCEPTED, End, OpenCandidates, OpenPlan, open_memory
+from privatile.estimator.open_ended import ACCEPTED, End, OpenPlan, OpenRun, open_memory
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import information
 from privatile.inference.any_shape import AnyShape
-from privatile.inference.choice import gather_evidence
+from privatile.inference.reading import read
 from privatile.inference.series import bit_influences, largest_influences
 from privatile.run.coordinator import Track
 
@@ -129,18 +129,18 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         assert ask is not None
         track.advance(counts(ask.query, lengths, lying, rng), (), lengths.tolist())
         if not missed and track.state.averages.rounds:
-            missed = _misses(open_memory(track.state).policy_state.tests, truth)
+            missed = _misses(open_memory(track.state).run, truth)
     track.end("date")
     plan = track.plan.so_far(track.state)
     assert isinstance(plan, OpenPlan)
-    found = gather_evidence(track.spec, plan, track.state, track.trajectory).straddled
-    if found is None:
+    found = read(track.spec, plan, track.state, track.trajectory) if track.state.averages.give_interval else None
+    if found is None or found.any_shape is None or found.smooth is None or found.fit is None:
         return _without_result(rounds, missed)
     people, wald = rounds.sum(axis=0), 2.0 * 1.959964 * bound(cell.level, rounds.sum(axis=0))
     low, high = found.any_shape.interval(0.95)  # as it is shown: liars may have made the ends cross
     first, last = found.smooth.interval(0.95)
     number = int(liars.sum())
-    center = float(found.fit.center)
+    center = found.fit.center
     worst = largest_influences(plan.clients, track.trajectory.by_client, center, (number,)) if number else ()
     return Outcome(
         people=int(people.sum()),
@@ -181,12 +181,15 @@ def heaviest_liars(cell: Cell, rounds: Ints, seed: tuple[int, ...]) -> Ints:
     return taken_in_order(rounds.ravel(), order, round(cell.liars * int(rounds.sum()))).reshape(rounds.shape)
 
 
-def _misses(tests: OpenCandidates, truth: float) -> bool:
+def _misses(run: OpenRun, truth: float) -> bool:
     """Whether the 95% interval misses; most often no candidate beyond the truth is accepted, which is seen at once."""
-    beyond = tests.places > np.array([[[truth], [-truth]]])
-    if not bool((beyond & np.isfinite(tests.places) & (tests.peaks >= 0.99 * ACCEPTED)).any()):
+    bets = run.sides[0].bets, run.sides[1].bets
+    if not any(
+        bool(((one.places > place) & np.isfinite(one.places) & (one.peaks >= 0.99 * ACCEPTED)).any())
+        for one, place in zip(bets, (truth, -truth), strict=True)
+    ):
         return False
-    low, high = AnyShape(tests).ends(0.95)
+    low, high = AnyShape(bets).ends(0.95)
     return low > truth or high < truth
 
 
@@ -202,7 +205,5 @@ def _known_width(cell: Cell, records: tuple[int, ...], rng: np.random.Generator)
     while (ask := track.ask) is not None:
         nobody = np.zeros(len(records), dtype=np.int64)
         track.advance(counts(ask.query, np.array(ask.lengths), nobody, rng))
-    found = gather_evidence(track.spec, track.plan, track.state, track.trajectory).straddled
-    assert found is not None
-    low, high = found.any_shape.interval(0.95)
+    low, high = read(track.spec, track.plan, track.state, track.trajectory).shown.interval(0.95)
     return high - low

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from studies.any_shape.laws import Exponential, Gumbel, Triangle
 from studies.coverage.rows import read_rows, write_rows
-from studies.coverage.scores import Score, Simulate, on_processor, score
+from studies.coverage.scores import Score, score
 
 from privatile.core.decoding import read_toml
 from privatile.core.mechanism import rank_noise
@@ -114,7 +114,6 @@ def run_cells(
     *,
     show: Callable[[Score], None] = lambda score: None,
     block_size: int = BLOCK,
-    simulated: Simulate = on_processor,
 ) -> list[Score]:
     """Score the cells that the file does not hold, appending one row each."""
     known = scored(path)
@@ -122,7 +121,7 @@ def run_cells(
     for cell in cells:
         have = known.get(cell.name)
         if have is None or have.runs < runs:
-            have = score(cell, runs, cell_seed(cell, SEED), block_size, simulated)
+            have = score(cell, runs, cell_seed(cell, SEED), block_size)
             write_rows([have], path, append=True)
             show(have)
         found.append(have)

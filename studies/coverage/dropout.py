@@ -10,8 +10,8 @@ from privatile.core.mechanism import yes_probability
 from privatile.estimator.plan import RoundState, begin, step
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan
-from privatile.estimator.tuned import AutoPlan, memory_of
-from privatile.inference.choice import Evidence, as_displayed, choose_interval, gather_evidence
+from privatile.estimator.tuned import AutoPlan, tuned_run
+from privatile.inference.reading import Reading, as_displayed, read
 from privatile.inference.trajectory import Trajectory
 from privatile.laws.ratio import two_sided_z
 from privatile.result.diagnostics import warned
@@ -33,7 +33,7 @@ class Silence(NamedTuple):
 
 def silent_run(
     cell: AutoCell, plan: AutoPlan | StraddlePlan, settings: ReportSettings, rng: np.random.Generator, silence: Silence
-) -> tuple[Evidence, RoundState]:
+) -> tuple[Reading, RoundState]:
     """One run to its end."""
     rates, clients = np.array(cell.truth_rates), len(cell.records)
     state, trajectory = begin(plan), Trajectory()
@@ -53,7 +53,7 @@ def silent_run(
         back = [k for k, one in enumerate(state.records) if silence.asked_later and one.missed and came[k] is not None]
         state = step(state, ask, came, plan, back)
         trajectory.record(ask, state, plan)
-    return gather_evidence(settings, plan, state, trajectory), state
+    return read(settings, plan, state, trajectory), state
 
 
 def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float) -> Floats:
@@ -62,15 +62,14 @@ def silent_runs(cell: AutoCell, runs: int, seed: int, share: float, burst: float
     What is missed counts as spent. Wald's interval and the bound are those of full attendance.
     """
     rng = np.random.default_rng([seed, 91])
-    plan, settings = cell.plan, settings_of(cell)
+    plan, settings = cell.plan, settings_of(cell, cell.plan)
     wald, bound = 2 * two_sided_z(0.95) * cell.bound, math.sqrt(2 / math.pi) * cell.bound
     found = np.empty((runs, 4))
     for run in range(runs):
-        evidence, state = silent_run(cell, plan, settings, rng, Silence(share, burst))
-        inference = as_displayed(choose_interval(settings, evidence), settings, plan.scale)
+        reading, state = silent_run(cell, plan, settings, rng, Silence(share, burst))
+        inference = as_displayed(reading.shown, settings, plan.scale)
         low, high = inference.interval(settings.confidence_level)
-        gave_up = memory_of(state).tuning.gave_up[0]
-        warns = evidence.curve is None or warned(cell.information, evidence.curve.fit, gave_up)
+        warns = reading.fit is None or warned(cell.information, reading.fit, tuned_run(state).gave_up)
         off = abs(inference.center - cell.truth)
         found[run] = low <= cell.truth <= high, (high - low) / wald, off / bound, warns
     return found

@@ -1,7 +1,7 @@
 """What the cells do not show, for values declared continuous: stopping by width, several levels at once, comparisons,
 other intervals, the paper's Table 2 settings.
 
-python -m studies.coverage.extras [--runs N] [--device cuda] [--results FILE] prints and writes kind, setting, name,
+python -m studies.coverage.extras [--runs N] [--results FILE] prints and writes kind, setting, name,
 value. A part that the file holds already is replaced.
 """
 
@@ -15,19 +15,19 @@ from typing import NamedTuple
 import numpy as np
 from studies.coverage.coverage import FAMILIES, make_cell
 from studies.coverage.rows import read_rows, write_rows
-from studies.coverage.scores import Simulate, blocks, on_gpu, on_processor
+from studies.coverage.scores import blocks
 from studies.coverage.stopping import Stopped, stopping
 
 from privatile.estimator.schedule import PRESETS
 from privatile.laws.ratio import two_sided_z
 from privatile.result.compare import difference_ends
 from privatile.simulation.cells import Cell
-from privatile.simulation.default_design import AutoCell, AutoRuns, DisplayedIntervals, displayed_intervals
+from privatile.simulation.default_design import AutoCell, DisplayedIntervals, SimulatedRuns, displayed_intervals
 from privatile.simulation.engine import run_cell, summarize
 
 HERE = Path(__file__).parent
 BLOCK = 1000
-"""Runs in memory at a time on a processor."""
+"""Runs in memory at a time."""
 
 
 class Extra(NamedTuple):
@@ -40,20 +40,18 @@ class Extra(NamedTuple):
 
 
 class Work(NamedTuple):
-    """How much is simulated, and where."""
+    """How much is simulated."""
 
     runs: int
-    simulate: Simulate
 
-    def blocks(self, cell: AutoCell, seed: int) -> Iterator[AutoRuns]:
-        """All runs of a cell: some at a time on a processor, at once on a GPU."""
-        size = self.runs if self.simulate is on_gpu else BLOCK
-        return blocks(cell, self.runs, seed * 1000, self.simulate, size)
+    def blocks(self, cell: AutoCell, seed: int) -> Iterator[SimulatedRuns]:
+        """All runs of a cell, some at a time."""
+        return blocks(cell, self.runs, seed * 1000, BLOCK)
 
     def displayed(self, cell: AutoCell, seed: int, confidence_level: float = 0.95) -> DisplayedIntervals:
         """What the results of all runs of a cell show."""
-        parts = (part.on_host() for part in self.blocks(cell, seed))
-        return DisplayedIntervals.joined([displayed_intervals(cell, part, (confidence_level,))[0] for part in parts])
+        parts = self.blocks(cell, seed)
+        return DisplayedIntervals.joined([displayed_intervals(part, (confidence_level,))[0] for part in parts])
 
 
 Found = Iterator[tuple[str, dict[str, float]]]
@@ -65,7 +63,7 @@ def widths(work: Work) -> Found:
     for family, level, info in (("normal", 0.5, 6000), ("log-normal", 0.8, 6000), ("hete-d", 0.5, 3000)):
         cell = make_cell("stop", family=family, clients=10, truth_rate=0.5, level=level, information=info)
         for errors in (4.0, 6.0):
-            parts = [stopping(cell, part, errors * cell.bound) for part in work.blocks(cell, 31)]
+            parts = [stopping(part, errors * cell.bound) for part in work.blocks(cell, 31)]
             means = np.mean(parts, axis=0).tolist()
             setting = f"{family} τ={level:g} I={info} W={2 * errors:g} s.e."
             yield setting, dict(zip(Stopped._fields, means, strict=True))
@@ -106,10 +104,11 @@ def others(work: Work) -> Found:
     for family, clients, level in (("normal", 10, 0.5), ("log-normal", 1, 0.5), ("hete-l", 10, 0.8), ("t3", 100, 0.3)):
         cell = make_cell("self", family=family, clients=clients, truth_rate=0.5, level=level, information=3000)
         parts = []
-        for block in work.blocks(cell, 81):
-            found = block.on_host()
-            shown = displayed_intervals(cell, found, interval="self-normalized")[0]
-            parts.append(DisplayedIntervals(*(column[found.fit.holds] for column in shown)))
+        for found in work.blocks(cell, 81):
+            readings = found.readings("self-normalized")
+            shown = displayed_intervals(found, readings=readings)[0]
+            holds = np.array([reading.may_stop for reading in readings])
+            parts.append(DisplayedIntervals(*(column[holds] for column in shown)))
         intervals = DisplayedIntervals.joined(parts)
         yield (
             f"{family} K={clients} τ={level:g} I=3000",
@@ -159,11 +158,10 @@ def main() -> None:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS), help="which to run")
     parser.add_argument("--results", type=Path, default=HERE / "extras.csv")
     chosen = parser.parse_args()
-    work = Work(chosen.runs, on_gpu if chosen.device == "cuda" else on_processor)
+    work = Work(chosen.runs)
     parts = [PARTS[name] for name in chosen.parts]
     replaced = {kind for kind, _ in parts}
     write_rows([row for row in read_rows(chosen.results, Extra) if row.kind not in replaced], chosen.results)

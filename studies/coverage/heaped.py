@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from privatile.core.arrays import Floats, array_namespace
+import numpy as np
+
+from privatile.core.arrays import Floats
 from privatile.simulation.populations import Population, check_positive
 
 
@@ -26,7 +28,7 @@ class Rounded(Population):
         check_positive("unit", self.unit)
 
     def _cdf(self, x: Floats) -> Any:
-        heaped = self.inner.cdf((array_namespace(x).floor(x / self.unit) + 0.5) * self.unit)
+        heaped = self.inner.cdf((np.floor(x / self.unit) + 0.5) * self.unit)
         return self.share * heaped + (1.0 - self.share) * self.inner.cdf(x)
 
     def _density(self, x: Floats) -> Any:

@@ -1,4 +1,4 @@
-"""The study of values declared continuous: python -m studies.coverage.run [--runs N] [--device cuda].
+"""The study of values declared continuous: python -m studies.coverage.run [--runs N].
 
 Scores the cells of cells.toml into results.csv, or with --cells low_information those of low_information.toml into
 low_information.csv. A cell that the file holds already, with as many runs, is not run again. To check the study without
@@ -9,9 +9,7 @@ import argparse
 from pathlib import Path
 
 from studies.coverage.coverage import read_cells, run_cells
-from studies.coverage.scores import Score, on_gpu, on_processor
-
-from privatile.simulation.default_design import BLOCK
+from studies.coverage.scores import Score
 
 HERE = Path(__file__).parent
 RESULTS = {"cells": HERE / "results.csv", "low_information": HERE / "low_information.csv"}
@@ -30,16 +28,14 @@ def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--part", default="0/1", help="I/N: every N-th cell from the I-th on")
     parser.add_argument("--cells", choices=list(RESULTS), default="cells")
     parser.add_argument("--results", type=Path)
     chosen = parser.parse_args()
     cells = read_cells(HERE / f"{chosen.cells}.toml")
     first, step = (int(text) for text in chosen.part.split("/"))
-    size, simulated = (chosen.runs, on_gpu) if chosen.device == "cuda" else (BLOCK, on_processor)
     path = chosen.results or RESULTS[chosen.cells]
-    run_cells(cells[first::step], chosen.runs, path, show=show, block_size=size, simulated=simulated)
+    run_cells(cells[first::step], chosen.runs, path, show=show)
 
 
 if __name__ == "__main__":

@@ -1,45 +1,30 @@
 """How a cell of the coverage study fared: the displayed interval and estimate against truth, bound and oracle."""
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.errors import require
 from privatile.laws.ratio import two_sided_z
 from privatile.result.diagnostics import warned
 from privatile.simulation.default_design import (
     BLOCK,
     AutoCell,
-    AutoRuns,
     DisplayedIntervals,
+    SimulatedRuns,
     displayed_intervals,
     simulate,
 )
 
 LEVELS = (0.90, 0.95, 0.99)
 
-Simulate = Callable[[AutoCell, int, int], AutoRuns]
-"""Cell, runs and seed: `on_processor` or `on_gpu`."""
 
-
-def on_processor(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
-    """`simulate` with numpy's arrays and draws."""
-    return simulate(cell, runs, np.random.default_rng(seed))
-
-
-def on_gpu(cell: AutoCell, runs: int, seed: int) -> AutoRuns:
-    """`simulate` with CuPy's arrays and draws, another stream than numpy's."""
-    cupy: Any = require("cupy", "gpu")
-    return simulate(cell, runs, cupy.random.default_rng(seed), cupy)
-
-
-def blocks(cell: AutoCell, runs: int, seed: int, simulated: Simulate, size: int) -> Iterator[AutoRuns]:
+def blocks(cell: AutoCell, runs: int, seed: int, size: int) -> Iterator[SimulatedRuns]:
     """All runs of a cell, `size` at a time; each block has a seed of its own."""
     for block, first in enumerate(range(0, runs, size)):
-        yield simulated(cell, min(size, runs - first), seed + block)
+        rng = np.random.default_rng(seed + block)
+        yield simulate(cell, cell.plan, min(size, runs - first), rng)
 
 
 class Score(NamedTuple):
@@ -65,18 +50,20 @@ class Score(NamedTuple):
     unbounded: float
 
 
-def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK, simulated: Simulate = on_processor) -> Score:
+def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK) -> Score:
     """Run a cell in blocks and sum it up."""
     shown: list[list[DisplayedIntervals]] = []
-    facts = []
+    facts: list[tuple[float, int, float, bool]] = []
     # Long runs in smaller blocks: a block keeps six numbers per round.
-    size = max(20, min(block_size, block_size * 1000 // cell.policy.rounds))
-    for block in blocks(cell, runs, seed, simulated, size):
-        found = block.on_host()
-        shown.append(displayed_intervals(cell, found, LEVELS))
-        tuning = found.tuning
-        facts.append([found.fit.slope_error, tuning.searched, tuning.spent, warnings(cell, found)])
-    slope_error, searched, spent, warns = (np.concatenate(column) for column in zip(*facts, strict=True))
+    size = max(20, min(block_size, block_size * 1000 // cell.plan.rounds))
+    for found in blocks(cell, runs, seed, size):
+        readings = found.readings()
+        shown.append(displayed_intervals(found, LEVELS, readings))
+        for learned, reading in zip(found.runs, readings, strict=True):
+            assert reading.fit is not None
+            warns = warned(cell.information, reading.fit, learned.gave_up)
+            facts.append((reading.fit.slope_error, learned.searched, learned.spent, warns))
+    slope_error, searched, spent, warns = np.array(facts).T
     covered = [DisplayedIntervals.joined(column).covers(cell.truth).mean() for column in zip(*shown, strict=True)]
     usual = DisplayedIntervals.joined([intervals[1] for intervals in shown])
     bounded = np.isfinite(usual.half_width)
@@ -98,8 +85,3 @@ def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK, simulat
         warned=float(warns.mean()),
         unbounded=float(1.0 - bounded.mean()),
     )
-
-
-def warnings(cell: AutoCell, runs: AutoRuns) -> NDArray[np.bool_]:
-    """Which runs' results would warn."""
-    return warned(cell.information, runs.fit, runs.tuning.gave_up)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from privatile.inference.choice import as_displayed, choose_interval
+from privatile.inference.reading import as_displayed
 from privatile.result.summary import FIRST_LOOK, may_stop
-from privatile.simulation.default_design import AutoCell, AutoRuns, evidence_of, settings_of
+from privatile.simulation.default_design import SimulatedRuns, settings_of
 
 
 class Stopped(NamedTuple):
@@ -23,24 +23,22 @@ class Stopped(NamedTuple):
     """Share of the runs whose sequence missed at any look, had they gone on."""
 
 
-def stopping(cell: AutoCell, runs: AutoRuns, half_width: float, every: int = 1) -> Stopped:
+def stopping(runs: SimulatedRuns, half_width: float, every: int = 1) -> Stopped:
     """Stop every run at the first look at which a result would; a look `every` so many rounds."""
-    settings = replace(settings_of(cell), until_width=2.0 * half_width)
+    cell, scale = runs.cell, runs.plan.scale
+    settings = replace(settings_of(cell, runs.plan), until_width=2.0 * half_width)
     rounds = runs.queries.shape[1]
     first = int(runs.averaged.any(axis=0).argmax())
     going = np.ones(len(runs.queries), dtype=np.bool_)
     covered, early, asked, missed = (np.zeros(len(going)) for _ in range(4))
     for last in reversed(range(rounds - 1, first, -every)):
-        seen, final = runs.until(last).on_host(), last == rounds - 1
-        averaged = seen.averaged.sum(axis=1)
-        for run, evidence in enumerate(evidence_of(cell, seen)):
-            if averaged[run] < FIRST_LOOK:
-                continue
-            inference = as_displayed(choose_interval(settings, evidence), settings, cell.plan.scale)
-            low, high = inference.interval(settings.confidence_level)
+        final, averaged = last == rounds - 1, runs.averaged[:, : last + 1].sum(axis=1)
+        for run in np.flatnonzero(averaged >= FIRST_LOOK).tolist():
+            reading = runs.reading(run, settings, last + 1)
+            low, high = as_displayed(reading.shown, settings, scale).interval(settings.confidence_level)
             inside = low <= cell.truth <= high
             missed[run] = max(missed[run], not inside)
-            if going[run] and (final or may_stop(settings, evidence, cell.plan.scale)):
+            if going[run] and (final or may_stop(settings, reading, scale)):
                 going[run] = False
-                covered[run], early[run], asked[run] = inside, not final, evidence.asked_share
+                covered[run], early[run], asked[run] = inside, not final, runs.asked[run, last] / sum(cell.records)
     return Stopped(*(float(column.mean()) for column in (covered, early, asked, missed)))

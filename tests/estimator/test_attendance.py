@@ -10,7 +10,7 @@ import pytest
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.estimator.straddle import Pools, add_round
+from privatile.estimator.pools import Pools, add_round
 from privatile.inference.curve import fit_client_lines
 
 CLIENTS = tuple(Client(name, RandomizedResponse(0.5), weight, 0.5, 1000) for name, weight in (("a", 0.25), ("b", 0.75)))
@@ -19,7 +19,7 @@ CLIENTS = tuple(Client(name, RandomizedResponse(0.5), weight, 0.5, 1000) for nam
 def test_every_answer_is_heard_once_and_waits_where_a_client_is_silent() -> None:
     rng = np.random.default_rng(1)
     pools: Pools = {}
-    said, heard_records, answered = 0.0, 0, np.zeros(2, dtype=int)
+    said, heard_records, answered = 0.0, 0.0, np.zeros(2, dtype=int)
     for m in range(400):
         silent = rng.random(2) < 0.4
         means = [None if quiet else float(rng.random()) for quiet in silent]

@@ -10,7 +10,8 @@ from privatile.core.scale import Identity
 from privatile.errors import InputError
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import RoundState, begin, replay, step
-from privatile.estimator.tuned import AVERAGE, STAGES, AutoPlan, QuestionPolicy, chosen_rounds, memory_of
+from privatile.estimator.tuned import AVERAGE, STAGES, AutoPlan, chosen_rounds, learn, tuned_rules, tuned_run
+from privatile.estimator.tuned import begin as begin_run
 from privatile.inference.curve import fit_run
 from privatile.inference.trajectory import Trajectory
 
@@ -150,18 +151,16 @@ def test_a_range_of_six_decades_is_searched_within_the_rounds() -> None:
     clients = (Client("all", RandomizedResponse(0.9), 1.0, 0.5, 20_000),)
     plan = AutoPlan(clients, Identity(-1e6, 1e6))
     state, trajectory, _, _ = run(plan, np.random.default_rng(8))
-    tuning = memory_of(state).tuning
-    assert not bool(tuning.gave_up[0])
-    assert float(tuning.spent[0]) < 0.05
+    assert not tuned_run(state).gave_up
+    assert tuned_run(state).spent < 0.05
     fit = fit_run(state, trajectory, plan)
     assert abs(fit.inference.center - 1.0) < 5 * fit.inference.error_scale
 
 
-def test_policy_gives_up_rather_than_search_for_ever() -> None:
-    policy = QuestionPolicy(0.5, -1e6, 1e6, rounds=40, noise=0.05)
-    tuning = policy.begin()
-    rng = np.random.default_rng(9)
+def test_it_gives_up_rather_than_search_for_ever() -> None:
+    rules, rng = tuned_rules(0.5, -1e6, 1e6, rounds=40, noise=0.05), np.random.default_rng(9)
+    found = begin_run(rules)
     for _ in range(40):
-        tuning = policy.learn(tuning, rng.standard_normal(1), np.array([4.0]))
-    assert tuning.stage[0] == AVERAGE
-    assert tuning.gave_up[0]
+        learn(rules, found, float(rng.standard_normal()), 4.0)
+    assert found.stage == AVERAGE
+    assert found.gave_up

@@ -5,20 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse, debias, yes_probability
 from privatile.core.scale import Linear
-from privatile.estimator.candidates import Candidates, add_answer, add_candidate, no_candidates
 from privatile.estimator.clients import Client
-from privatile.estimator.straddle import (
-    StraddlePlan,
-    add_round,
-    effective_answers,
-    level_variance,
-    needs_exact,
-    variance_bound,
-)
-from privatile.inference.any_shape import ends_of
+from privatile.estimator.pools import add_round, effective_answers, level_variance, needs_exact, variance_bound
+from privatile.estimator.straddle import StraddlePlan
+from tests.inference.one_side import accepted_share, asked_all_the_time
 
 RUNS, SIDE = 8_000, 0.025
 FEW = {"few": (0.5, 0.4621, 200), "high": (0.95, 0.999, 600), "99%": (0.99, 0.9051, 600), "90%": (0.9, 0.9051, 600)}
@@ -45,22 +37,6 @@ def test_a_small_client_counts_by_its_weight() -> None:
     assert effective_answers(many) == pytest.approx(5_000)
 
 
-def side_tests(level: float, rates: Floats, weights: Floats, records: Floats, exact: bool, sign: float) -> Candidates:
-    """One side's tests where one question is asked all the time and F = τ there for every client."""
-    rng, rounds = np.random.default_rng(1), 40
-    low, place = np.zeros(RUNS, dtype=np.int64), np.zeros(RUNS)
-    tests = add_candidate(no_candidates(RUNS, 2), low, place)
-    lengths = np.maximum(records // rounds, 1).astype(np.int64)
-    spread = math.sqrt(float(variance_bound(level, weights, rates, lengths, exact=exact)))
-    for m in range(rounds):
-        ones = rng.binomial(lengths, yes_probability(rates, 1.0 - level), size=(RUNS, len(lengths)))
-        score = sign * (debias(rates, ones / lengths) @ weights - (1.0 - level)) / spread
-        rates_left = np.where(tests.places <= 0.0, tests.budgets * rounds / (rounds - m), 0.0)
-        share, last = np.full(RUNS, 1.0 / rounds), np.full(RUNS, m == rounds - 1)
-        tests = add_answer(tests._replace(rates=rates_left), low, place, share, score, last)
-    return tests
-
-
 @pytest.mark.parametrize(
     ("level", "rates", "weights", "records"),
     [
@@ -74,14 +50,18 @@ def test_exact_tests_hold_where_the_normal_law_does_not(
 ) -> None:
     """A side may err in .025 of runs. The control, the normal law, errs in more: rare bits have long tails."""
     assert needs_exact(clients_of(*((level, r, n, p) for r, n, p in zip(rates, records, weights, strict=True))))
-    given = (level, np.array(rates), np.array(weights), np.array(records, dtype=float))
-    exact, normal = (
-        [float(np.isfinite(ends_of(side_tests(*given, law, sign), 0.95, exact=law)[0]).mean()) for sign in (1.0, -1.0)]
-        for law in (True, False)
-    )
-    tolerance = 3.0 * math.sqrt(SIDE * (1.0 - SIDE) / RUNS)
-    assert max(exact) <= SIDE
-    assert max(normal) > SIDE + tolerance
+    rng, rounds, errors = np.random.default_rng(1), 10, {}
+    lengths = np.maximum(np.array(records) // rounds, 1)
+    for exact in (True, False):
+        spread = math.sqrt(float(variance_bound(level, np.array(weights), np.array(rates), lengths, exact=exact)))
+        chance = yes_probability(np.array(rates), 1.0 - level)
+        ones = rng.binomial(lengths, chance, size=(RUNS, rounds, len(lengths)))
+        scores = (debias(np.array(rates), ones / lengths) @ np.array(weights) - (1.0 - level)) / spread
+        errors[exact] = [
+            accepted_share([asked_all_the_time(sign * row) for row in scores], exact=exact) for sign in (1.0, -1.0)
+        ]
+    assert max(errors[True]) <= SIDE
+    assert max(errors[False]) > SIDE + 3.0 * math.sqrt(SIDE * (1.0 - SIDE) / RUNS)
 
 
 def test_an_exact_round_is_measured_in_its_own_plain_bound() -> None:

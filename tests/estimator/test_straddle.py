@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from privatile.estimator.search import sign_change
-from privatile.estimator.straddle import SEARCH, STAGES, StraddlePolicy
-from privatile.estimator.window import (
+from privatile.estimator.pools import Heard
+from privatile.estimator.search import copied, records_to_ask
+from privatile.estimator.straddle import (
     CENTRE,
     ENDS,
     HIGH,
@@ -19,18 +19,34 @@ from privatile.estimator.window import (
     LOW,
     PLENTY,
     SCANT,
+    SEARCH,
+    STAGES,
     USUAL,
+    Asked,
+    Run,
+    begin,
     block_at,
     distances,
-    last_of_its_side,
+    is_last_of_its_side,
+    learn,
+    rules_of,
     shares_left,
     side_of,
+    side_share,
+    sign_change,
 )
-from privatile.simulation.default_design import AutoCell, straddle
+from privatile.simulation.default_design import AutoCell, simulate
 from privatile.simulation.populations import Normal
 
 RATE = math.tanh(0.5)
 NORMAL = AutoCell((Normal(),), (RATE,), (20_000,), 0.5)
+RULES = NORMAL.straddle_plan.rules
+
+
+def answer(run: Run, residual: float, variance: float) -> None:
+    """One answer; the tests take it as it is."""
+    run.belief.make_room()
+    learn(RULES, run, residual, variance, Heard(run.query, residual, variance))
 
 
 def pooled(places: list[float], answers: list[float], weights: list[float]) -> tuple[list[float], list[float]]:
@@ -56,19 +72,19 @@ def test_the_sign_change_is_that_of_pooled_adjacent_violators() -> None:
         levels, masses = pooled(places.tolist(), answers.tolist(), weights.tolist())
         scores = np.array(levels) * np.sqrt(masses)
         order = rng.permutation(count)
-        low, high = sign_change(places[order][None], (answers * weights)[order][None], weights[order][None], 1.5)
-        assert low[0] == max(places[scores >= 1.5], default=-math.inf)
-        assert high[0] == min(places[scores <= -1.5], default=math.inf)
+        low, high = sign_change(Asked(places[order], (answers * weights)[order], weights[order]), 1.5)
+        assert low == max(places[scores >= 1.5], default=-math.inf)
+        assert high == min(places[scores <= -1.5], default=math.inf)
 
 
 def test_blocks_cover_the_clock_and_distances_fall() -> None:
     times = np.linspace(0.0, 0.999, 400)
-    assert np.allclose(shares_left(times).sum(axis=1), 1.0 - times)
-    block = block_at(times)
-    assert bool(np.all(np.diff(block) >= 0))
-    assert block[-1] == len(ENDS) - 1
-    here = distances(times, USUAL)[np.arange(400), block]
-    assert bool(np.all(np.diff(here[times > 0.06]) <= 1e-9))
+    blocks = [int(block_at(v)) for v in times]
+    assert blocks == sorted(blocks)
+    assert blocks[-1] == len(ENDS) - 1
+    assert all(shares_left(v).sum() == pytest.approx(1.0 - v) for v in times)
+    here = [distances(USUAL, v)[block] for v, block in zip(times, blocks, strict=True) if v > 0.06]
+    assert bool(np.all(np.diff(here) <= 1e-9))
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.8])
@@ -85,22 +101,21 @@ def test_the_layout_follows_from_the_level_and_the_noise_alone(level: float) -> 
         (1e7, LAYOUT_OF_PLENTY),
     ):
         for tau, shift in itertools.product((level, 1.0 - level), (-1e-6, 0.0, 1e-6)):
-            policy = StraddlePolicy(tau, -9.0, 9.0, 200, unit / information, shift)
-            assert policy.layout == layout
+            assert rules_of(tau, -9.0, 9.0, 200, unit / information, 1.0 + shift).layout == layout
 
 
 def test_every_layout_asks_its_centre_as_often_as_it_says() -> None:
     for layout in (USUAL, LAYOUT_OF_SCANT, LAYOUT_OF_PLENTY):
-        sides = side_of(np.arange(400), layout.centre_every)
+        sides = np.array([side_of(done, layout.centre_every) for done in range(400)])
         shares = [float((sides == side).mean()) for side in (LOW, HIGH, CENTRE)]
-        assert np.allclose(shares, [layout.side_share, layout.side_share, 1.0 / layout.centre_every], atol=0.01)
+        assert np.allclose(shares, [side_share(layout)] * 2 + [1.0 / layout.centre_every], atol=0.01)
         # The last round of each side is known before it is asked: its tests spend what they have left there.
-        last = last_of_its_side(np.arange(400), np.full(400, 400), layout.centre_every)
-        assert np.flatnonzero(last).tolist() == sorted(int(np.flatnonzero(sides == side)[-1]) for side in range(3))
+        last = [done for done in range(400) if is_last_of_its_side(done, 400, layout.centre_every)]
+        assert last == sorted(int(np.flatnonzero(sides == side)[-1]) for side in range(3))
 
 
 def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
-    runs = straddle(NORMAL, 60, np.random.default_rng(2))
+    runs = simulate(NORMAL, NORMAL.straddle_plan, 60, np.random.default_rng(2))
     late = np.arange(200) >= 120
     share_below = {
         stage: float((runs.queries < NORMAL.truth)[(runs.stages == number) & late].mean())
@@ -110,66 +125,49 @@ def test_questions_straddle_the_quantile_and_ask_its_centre() -> None:
     assert share_below["low"] > 0.99
     assert share_below["high"] < 0.01
     assert 0.2 < share_below["centre"] < 0.8
-    window = runs.stages != SEARCH
-    centres = (runs.stages == STAGES.index("centre")).sum(axis=1) / window.sum(axis=1)
+    centres = (runs.stages == CENTRE).sum(axis=1) / runs.averaged.sum(axis=1)
     assert bool(np.all(np.abs(centres - 1.0 / USUAL.centre_every) < 0.02))
 
 
 def test_every_record_is_asked_and_none_twice() -> None:
-    policy = NORMAL.straddle_plan.policy
-    state, left = policy.begin(), np.array([[20_000]])
-    for _ in range(200):
-        lengths = policy.lengths(state, np.array([20_000]), left)
-        assert int(lengths.min()) >= 1
-        left = left - lengths
-        state = policy.learn(state, np.array([0.01]), np.array([1.0 / (4.0 * RATE**2 * float(lengths[0, 0]))]))
-    assert left[0, 0] == 0
+    run, left = begin(RULES), 20_000
+    for done in range(200):
+        length = records_to_ask(run.share, 200 - done, 20_000, left)
+        assert length >= 1
+        left -= length
+        answer(run, 0.01, 1.0 / (4.0 * RATE**2 * length))
+    assert left == 0
 
 
 @pytest.mark.parametrize("away", [-300.0, 300.0])
 def test_a_search_that_ended_in_the_wrong_place_is_repaired(away: float) -> None:
     """The window begins 300 standard errors from the quantile: doubling and halving bring it back."""
-    policy = NORMAL.straddle_plan.policy
-    rng = np.random.default_rng(3)
-    state, left, moved = policy.begin(40), np.full((40, 1), 20_000), np.zeros(40, dtype=bool)
-    for _ in range(200):
-        lengths = policy.lengths(state, np.array([20_000]), left)
-        left = left - lengths
-        fresh = (state.stage != SEARCH) & ~moved
-        if fresh.any():
-            wrong = np.where(fresh, away * NORMAL.bound, 0.0)
-            window = state.window
-            window = window._replace(
-                origin=window.origin + wrong, center=window.center + wrong, sides=window.sides + wrong[:, None]
-            )
-            query = np.where(fresh, state.query + wrong, state.query)
-            state, moved = state._replace(window=window, query=query), moved | fresh
-        share = rng.binomial(lengths[:, 0], 0.5 * (1 - RATE) + RATE * (1 - Normal().cdf(state.query))) / lengths[:, 0]
-        answers = (share - 0.5 * (1 - RATE)) / RATE - 0.5
-        state = policy.learn(state, answers, 1.0 / (4.0 * RATE**2 * lengths[:, 0].astype(np.float64)))
-    off = np.abs(state.window.center - NORMAL.truth) / NORMAL.bound
+    rng, off = np.random.default_rng(3), []
+    for _ in range(40):
+        run, left, moved = begin(RULES), 20_000, False
+        for done in range(200):
+            length = records_to_ask(run.share, 200 - done, 20_000, left)
+            left -= length
+            if run.stage != SEARCH and not moved:
+                moved, wrong = True, away * NORMAL.bound
+                run.fit.origin, run.window.center, run.query = (
+                    place + wrong for place in (run.fit.origin, run.window.center, run.query)
+                )
+                for side in run.sides:
+                    side.place += wrong
+            share = rng.binomial(length, 0.5 * (1 - RATE) + RATE * (1 - Normal().cdf(run.query))) / length
+            answer(run, (share - 0.5 * (1 - RATE)) / RATE - 0.5, 1.0 / (4.0 * RATE**2 * length))
+        off.append(abs(run.window.center - NORMAL.truth) / NORMAL.bound)
     assert float(np.median(off)) < 3.0
-    assert float((off < 12.0).mean()) >= 0.9
-
-
-def test_no_question_depends_on_anything_but_the_answers() -> None:
-    policy = StraddlePolicy(0.5, -9.0, 9.0, 60, 0.001)
-    one, other = policy.begin(), policy.begin(3)
-    for m in range(60):
-        assert np.all(one.query[0] == other.query)
-        answer = 0.1 * math.sin(m)
-        one = policy.learn(one, np.array([answer]), np.array([0.05]))
-        other = policy.learn(other, np.full(3, answer), np.full(3, 0.05))
+    assert float((np.array(off) < 12.0).mean()) >= 0.9
 
 
 def test_rounds_without_an_answer_change_nothing_but_the_clock() -> None:
-    policy = NORMAL.straddle_plan.policy
-    runs = straddle(NORMAL, 1, np.random.default_rng(6))
-    before = runs.state
-    state = policy.begin()
+    run = begin(RULES)
     for m in range(120):
-        state = policy.learn(state, runs.residuals[:, m], runs.noise[:, m])
-    silent = policy.learn(state, np.array([math.nan]), np.array([math.inf]))
-    assert np.array_equal(silent.window.tests.scores, state.window.tests.scores)
-    assert np.array_equal(silent.window.vector, state.window.vector)
-    assert int(silent.window.asked[0]) == int(state.window.asked[0]) + 1 <= int(before.window.asked[0])
+        answer(run, 0.05 * math.sin(m), 0.01)
+    silent = copied(run)
+    answer(silent, math.nan, math.inf)
+    assert np.array_equal(silent.sides[0].candidates.scores, run.sides[0].candidates.scores)
+    assert np.array_equal(silent.fit.vector, run.fit.vector)
+    assert silent.window.asked == run.window.asked + 1

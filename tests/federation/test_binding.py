@@ -22,6 +22,7 @@ from privatile.federation.operations.record import countersign, release, rules_o
 from privatile.federation.study import ClientAgreement
 from privatile.federation.wire import question_digest
 from privatile.records import (
+    OTHER_BUILD,
     Checks,
     CountersignRefused,
     canonical,
@@ -124,6 +125,18 @@ def test_every_number_of_a_result_must_agree(cheated: Federation, share: float) 
     # A density is per unit of the data: it may be tiny, and its nine digits count all the same.
     tiny = {**result, "density": {"estimate": 1e-12, "relative_error": 0.1}}
     assert differences({**tiny, "density": {**tiny["density"], "estimate": 2e-12}}, tiny, error).figures == ["density"]
+
+
+def test_the_classes_of_a_result_must_agree_like_its_clients(cheated: Federation) -> None:
+    """Before, another build could move a class's weight by a thousandth."""
+    (result,) = release(cheated.directory)["body"]["results"]
+    mine = {**result, "classes": result["clients"]}
+    assert not any(differences(mine, copy.deepcopy(mine), 0.1, OTHER_BUILD))
+    moved = [{**mine["classes"][0], "weight": mine["classes"][0]["weight"] * 1.0001}, *mine["classes"][1:]]
+    wrong: list[object] = [moved, "none", []]
+    for told in wrong:
+        assert differences({**mine, "classes": told}, mine, 0.1, OTHER_BUILD).settings == ["classes"]
+    assert differences(result, mine, 0.1).settings == differences(mine, result, 0.1).settings == ["classes"]
 
 
 def numbers_of(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

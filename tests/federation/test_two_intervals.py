@@ -221,5 +221,5 @@ def test_older_records_and_invitations_are_named_not_misread(
     plain = json.loads(whole_years.directory.invitation_file("north").read_text())
     plain["privatile_invitation"] = 1
     (tmp_path / "north.json").write_text(json.dumps(plain))
-    with pytest.raises(InputError, match="an invitation of this version of privatile"):
+    with pytest.raises(InputError, match="commit d3633e0a"):
         read_invitation(tmp_path / "north.json")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from click.testing import CliRunner
 from studies.coverage.coverage import SEED, cell_seed, make_cell
-from studies.coverage.scores import on_processor, score
+from studies.coverage.scores import score
 
 from privatile import QuantileResult, RandomizedResponse, estimate
 from privatile.cli import main as command
@@ -33,7 +33,7 @@ from privatile.federation.operations.record import release, verify_record
 from privatile.federation.study import ClientAgreement
 from privatile.federation.wire import RoundAnswers, RoundQuestions, Signed
 from privatile.paper.tables import compare, paper_experiment
-from privatile.simulation.default_design import displayed_intervals
+from privatile.simulation.default_design import displayed_intervals, simulate
 from privatile.simulation.experiment import Protocol
 from privatile.simulation.runner import ExperimentStore, run_experiment
 from tests.federation.kit import Federation, make_study
@@ -234,7 +234,8 @@ def coverage_rows() -> dict[str, object]:
     found: dict[str, object] = {}
     for cell in cells:
         seed = cell_seed(cell, SEED)
-        intervals = displayed_intervals(cell, on_processor(cell, 5, seed))[0]._asdict()
+        runs = simulate(cell, cell.plan, 5, np.random.default_rng(seed))
+        intervals = displayed_intervals(runs)[0]._asdict()
         rows = {name: values.tolist() for name, values in intervals.items()}
         found[cell.name] = {"score": score(cell, 40, seed)._asdict(), "seed": seed, "shown": rows}
     return found

@@ -9,13 +9,13 @@ import numpy as np
 from scipy import special
 
 from privatile.core.arrays import Floats
-from privatile.estimator.candidates import Candidates
-from privatile.estimator.open_ended import OpenCandidates
+from privatile.estimator.open_ended import Bets
+from privatile.estimator.straddle import Candidates
 from privatile.inference.any_shape import EARLY, AnyShape, exact_scores
 
 
 def candidate_p_values(tests: Candidates, *, exact: bool = False) -> Floats:
-    """Runs × 2 × room: the smallest one-sided error at which each candidate is accepted; 1 where none is."""
+    """The smallest one-sided error at which each candidate is accepted; 1 where none is."""
     if exact:
         reached = np.maximum(exact_scores(tests), 0.0)
         values: Floats = np.exp(-0.5 * reached * reached)
@@ -37,12 +37,10 @@ def p_value(shape: AnyShape, value: float) -> float:
 
     On that side it is the largest p-value from the outermost candidate to the first one beyond the value.
     """
-    tests = shape.tests
-    if isinstance(tests, OpenCandidates):
-        each = np.exp(-tests.peaks[0])
-    else:
-        each = candidate_p_values(tests, exact=shape.exact)[0]
-    sides = [_excluding(tests.places[0, k], each[k], sign * value) for k, sign in enumerate((1.0, -1.0))]
+    sides = []
+    for side, sign in zip(shape.sides, (1.0, -1.0), strict=True):
+        each = np.exp(-side.peaks) if isinstance(side, Bets) else candidate_p_values(side, exact=shape.exact)
+        sides.append(_excluding(side.places, each, sign * value))
     return min(1.0, 2.0 * min(sides))
 
 

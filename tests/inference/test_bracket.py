@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from studies.any_shape.cells import HARD, RATE, make_cell
-from studies.any_shape.stopped import looks
 
 from privatile.core.arrays import Floats
+from privatile.estimator.settings import ReportSettings
 from privatile.inference.any_shape import Bracket
-from privatile.inference.choice import anytime_inference, beside_anytime
-from privatile.simulation.default_design import AutoCell
+from privatile.inference.curve import fit_run
+from privatile.inference.reading import asked_share, read
+from privatile.simulation.default_design import AutoCell, simulate
 
 ROUNDS = 200
 
@@ -58,13 +59,21 @@ def test_the_any_shape_interval_of_a_look_holds_the_ends_for_every_look(trusted:
     if trusted:
         cell = replace(make_cell("normal", 1, 0.5, 0.5, 3000.0), rounds=60)
     narrower = 0
-    for evidence in looks(cell, "continuous", np.random.default_rng(5), 10):
-        first, second, curve = anytime_inference(evidence), beside_anytime(evidence), evidence.curve
-        shown = first if first is not None and first.is_any_shape else second
+    settings = ReportSettings("x", (cell.level,), value_kind="continuous", until_width=1.0)
+    runs = simulate(cell, cell.plan, 1, np.random.default_rng(5))
+    for rounds in range(30, 61, 10):
+        state, trajectory = runs.state(0, rounds)
+        if state.averages.rounds < 10:
+            continue
+        seen, curve = (
+            read(settings, cell.plan, state, trajectory),
+            fit_run(state, trajectory, cell.plan, guess=runs.runs[0].slope),
+        )
+        shown = seen.anytime if seen.anytime is not None and seen.anytime.is_any_shape else seen.beside_anytime
         assert shown is not None
-        assert curve is not None
-        assert (second is None) == (bool(curve.fit.suspect) or bool(curve.fit.slope_clipped))
-        outer, planned = curve.anytime_bracket(evidence.asked_share).interval(0.95), curve.bracket.interval(0.95)
+        assert (seen.beside_anytime is None) == (curve.fit.suspect or curve.fit.slope_clipped)
+        share = asked_share(cell.plan, state)
+        outer, planned = curve.anytime_bracket(share).interval(0.95), curve.bracket.interval(0.95)
         found = shown.interval(0.95)
         assert found[0] <= outer[0] <= planned[0] <= planned[1] <= outer[1] <= found[1]
         narrower += outer[0] < planned[0] or planned[1] < outer[1]

@@ -9,7 +9,8 @@ import pytest
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import RandomizedResponse
 from privatile.estimator.clients import Client
-from privatile.estimator.open_ended import SEARCH, OpenEndPolicy, round_length
+from privatile.estimator.open_ended import OpenRules, begin, learn, round_length
+from privatile.estimator.straddle import SEARCH
 from privatile.inference.series import (
     Change,
     bit_influences,
@@ -28,17 +29,20 @@ RATE = math.tanh(0.5)
 
 def answers_of(runs: int, people: int, shift: float, seed: int, step: float = 0.0) -> tuple[Floats, ...]:
     """Window answers (rounds × runs) of normal values, or of values on a grid, that move by `shift` at half time."""
-    policy, rng = OpenEndPolicy(0.5, -10.0, 10.0), np.random.default_rng(seed)
-    state, rows, came = policy.begin(runs), [], 0
+    rules, rng = OpenRules(0.5, -10.0, 10.0), np.random.default_rng(seed)
+    states, rows, came = [begin(rules) for _ in range(runs)], [], 0
     while came < people:
         length = round_length(came)
         came += length
-        query = state.query.copy()
+        query = np.array([state.query for state in states])
         place = step * np.floor(query / step) if step else query
         above = 1.0 - Normal().cdf(place - (shift if came > people / 2 else 0.0))
         answer = (rng.binomial(length, 0.5 + RATE * (above - 0.5)) / length - 0.5) / RATE
-        rows.append((query, answer, np.full(runs, 4.0 * RATE**2 * length), state.stage != SEARCH))
-        state = policy.learn(state, answer, 1.0 / rows[-1][2])
+        precision, inside = 4.0 * RATE**2 * length, [state.stage != SEARCH for state in states]
+        rows.append((query, answer, np.full(runs, precision), inside))
+        for state, residual in zip(states, answer.tolist(), strict=True):
+            state.belief.make_room()
+            learn(rules, state, residual, 1.0 / precision)
     return tuple(np.array(column) for column in zip(*rows, strict=True))
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.inference.any_shape import Bracket
-from privatile.inference.curve import LARGEST_MISFIT
-from privatile.simulation.default_design import AutoCell, AutoRuns, displayed_intervals, evidence_of, simulate
+from privatile.inference.curve import LARGEST_MISFIT, fit_run
+from privatile.simulation.default_design import AutoCell, SimulatedRuns, displayed_intervals, simulate
 from privatile.simulation.populations import Normal, Population
 
 
@@ -30,37 +30,39 @@ class Humps:
         return np.asarray(0.5 * Normal(30.0, 4.0).cdf(values) + 0.5 * Normal(70.0, 4.0).cdf(values))
 
 
-def run(population: object, records: int, epsilon: float, runs: int) -> tuple[AutoCell, AutoRuns]:
+def run(population: object, records: int, epsilon: float, runs: int) -> SimulatedRuns:
     assert hasattr(population, "cdf")
     many: tuple[Population, ...] = (population,)  # type: ignore[assignment]
     cell = AutoCell(many, (math.tanh(epsilon / 2),), (records,), low=0.0, high=120.0)
-    return cell, simulate(cell, runs, np.random.default_rng(11))
-
-
-def brackets(cell: AutoCell, runs: AutoRuns) -> np.ndarray:
-    curves = [evidence.curve for evidence in evidence_of(cell, runs)]
-    return np.array([curve.bracket.interval(0.95) for curve in curves if curve is not None])
+    return simulate(cell, cell.plan, runs, np.random.default_rng(11))
 
 
 def test_smooth_runs_seldom_raise_a_false_alarm() -> None:
-    _, runs = run(Normal(43.3, 15.0), 30_000, 1.0, 400)
-    alarms = float((~runs.fit.smooth).mean())
-    # At most 2% in the long run; four standard errors of 400 runs on top.
-    assert alarms <= 0.02 + 4 * math.sqrt(0.02 * 0.98 / 400)
-    assert 4.0 < float(runs.fit.misfit.mean()) < 8.0  # χ² with some six degrees of freedom
+    fits = [reading.fit for reading in run(Normal(43.3, 15.0), 30_000, 1.0, 240).readings() if reading.fit is not None]
+    # At most 2% in the long run; four standard errors of 240 runs on top.
+    assert float(np.mean([not fit.smooth for fit in fits])) <= 0.02 + 4 * math.sqrt(0.02 * 0.98 / 240)
+    assert 4.0 < float(np.mean([fit.misfit for fit in fits])) < 8.0  # χ² with some six degrees of freedom
 
 
 @pytest.mark.parametrize(
     ("population", "records", "truth", "found"), [(Stepped(), 200_000, 43.0, 0.8), (Humps(), 20_000, 50.0, 0.75)]
 )
 def test_steps_and_gaps_are_found_and_bracketed(population: object, records: int, truth: float, found: float) -> None:
-    cell, runs = run(population, records, 2.0, 200)
-    fit = runs.fit
-    seen = fit.suspect | fit.slope_clipped | (fit.slope_error > 0.35)
-    assert float(seen.mean()) > found
-    covered = displayed_intervals(cell, runs, interval="smooth")[0].covers(truth)
+    runs = run(population, records, 2.0, 200)
+    readings = runs.readings("smooth")
+    seen = [
+        fit.suspect or fit.slope_clipped or fit.slope_error > 0.35
+        for fit in (reading.fit for reading in readings)
+        if fit is not None
+    ]
+    assert float(np.mean(seen)) > found
+    covered = displayed_intervals(runs, readings=readings)[0].covers(truth)
     assert float(covered.mean()) < 0.85  # the curve's interval alone: what the bracket is for
-    low, high = brackets(cell, runs).T
+    brackets = []
+    for k, learned in enumerate(runs.runs):
+        state, trajectory = runs.state(k)
+        brackets.append(fit_run(state, trajectory, runs.plan, guess=learned.slope).bracket.interval(0.95))
+    low, high = np.array(brackets).T
     assert float(((low <= truth) & (truth <= high)).mean()) >= 0.95 - 4 * math.sqrt(0.05 * 0.95 / 200)
 
 

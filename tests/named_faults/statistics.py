@@ -72,7 +72,7 @@ def the_weight_of_a_client_is_forgotten_in_the_tests(seams: Seams) -> None:
 
         return add_round
 
-    seams.replace("privatile.estimator.straddle:add_round", make)
+    seams.replace("privatile.estimator.pools:add_round", make)
 
 
 @fault("tests/estimator/test_step.py::test_dropout_does_not_change_the_estimand")
@@ -121,7 +121,7 @@ def an_answer_that_waited_stands_at_the_innermost_question(seams: Seams) -> None
 
         return outermost
 
-    seams.replace("privatile.estimator.straddle:outermost", make)
+    seams.replace("privatile.estimator.pools:outermost", make)
 
 
 @fault("tests/estimator/test_auto.py::test_missed_answers_widen_the_interval_and_none_is_used_twice")
@@ -174,10 +174,9 @@ def the_innermost_accepted_candidate_is_the_end(seams: Seams) -> None:
     """Instead of the hull from outside: the best of many tests."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def hull_from_outside(places: Any, accepted: Any) -> Any:
-            ends = np.where(accepted & np.isfinite(places), places, -np.inf).max(axis=2)
+        def hull_from_outside(places: Any, accepted: Any) -> float:
             hit()
-            return ends[:, 0], -ends[:, 1]
+            return float(np.where(accepted & np.isfinite(places), places, -np.inf).max())
 
         return hull_from_outside
 
@@ -189,28 +188,28 @@ def an_answer_is_not_taken_off_the_budget_of_a_test(seams: Seams) -> None:
     """A test then spends its budget several times."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def add_answer(tests: Any, side: Any, place: Any, share: Any, score: Any, last: Any) -> Any:
-            after = original(tests, side, place, share, score, last)
-            if bool(np.all(last)):
-                return after
-            hit()
-            return after._replace(budgets=tests.budgets)
+        def add_answer(candidates: Any, place: float, share: float, score: float, last: bool) -> None:
+            before = candidates.budgets.copy()
+            original(candidates, place, share, score, last)
+            if not last:
+                hit()
+                candidates.budgets[:] = before
 
         return add_answer
 
-    seams.replace("privatile.estimator.candidates:add_answer", make)
+    seams.replace("privatile.estimator.straddle:add_answer", make)
 
 
 @fault("tests/inference/test_any_shape.py::test_whole_runs_hold_on_a_normal_population_within_the_promised_width")
 def one_side_is_tested_with_answers_of_the_other(seams: Seams) -> None:
     def make(original: Original, hit: Hit) -> Original:
-        def add_answer(tests: Any, side: Any, place: Any, share: Any, score: Any, last: Any) -> Any:
+        def weigh_answer(rules: Any, run: Any, side: Any, outward: float, heard: Any) -> None:
             hit()
-            return original(tests, 1 - side, place, share, score, last)
+            original(rules, run, run.sides[1 if side is run.sides[0] else 0], outward, heard)
 
-        return add_answer
+        return weigh_answer
 
-    seams.replace("privatile.estimator.candidates:add_answer", make)
+    seams.replace("privatile.estimator.straddle:weigh_answer", make)
 
 
 @fault("tests/inference/test_any_shape.py::test_ends_that_cross_give_both_and_never_a_point[1.4]")
@@ -218,9 +217,9 @@ def ends_that_cross_give_a_point(seams: Seams) -> None:
     """Answers that contradict each other look like certainty."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def around(self: Any, centers: Any) -> Any:
-            inside, ends = original(self, centers)
-            if not bool(np.any(self.crossed(0.95))):
+        def around(self: Any, center: float) -> Any:
+            inside, ends = original(self, center)
+            if not self.crossed(0.95):
                 return inside, ends
             hit()
             return inside, lambda level: (inside, inside)
@@ -247,14 +246,14 @@ def a_run_that_stops_by_its_width_has_the_interval_for_its_planned_end(seams: Se
     """Whoever may stop when it suits them is fooled by it."""
 
     def make(original: Original, hit: Hit) -> Original:
-        def choose_interval(settings: Any, evidence: Any) -> Any:
+        def read(settings: Any, *given: Any, **more: Any) -> Any:
             if settings.until_width is not None:
                 hit()
-            return original(replace(settings, until_width=None), evidence)
+            return original(replace(settings, until_width=None), *given, **more)
 
-        return choose_interval
+        return read
 
-    seams.replace("privatile.inference.choice:choose_interval", make)
+    seams.replace("privatile.inference.reading:read", make)
 
 
 @fault("tests/inference/test_curve.py::test_fieller_interval_and_p_value_agree[0.3]")

@@ -8,7 +8,7 @@ import pytest
 
 from privatile.api.local_run import LocalRun, prepare
 from privatile.errors import InputError
-from privatile.inference.choice import LITTLE
+from privatile.inference.reading import LITTLE
 from privatile.planning.options import Options
 from privatile.planning.preview import HEAPS, SAYS_NOTHING, Preview, preview
 from privatile.planning.widths import from_spread

@@ -7,10 +7,9 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.errors import InputError
-from privatile.inference.choice import NO_CURVE
+from privatile.inference.reading import NO_CURVE, SUSPECT
 from privatile.result.result import OtherReading, QuantileResult
 from privatile.result.shown import CONDITIONS, Row
-from privatile.result.summary import SUSPECT
 
 DATA = {
     "north": np.random.default_rng(1).normal(50, 10, 9000),

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,10 +13,10 @@ from privatile.api.estimate import estimate
 from privatile.cli import main
 from privatile.core.scale import Linear
 from privatile.errors import InputError
-from privatile.estimator.candidates import no_candidates
 from privatile.estimator.settings import ReportSettings, parse_values
+from privatile.estimator.straddle import Candidates
 from privatile.inference.any_shape import AnyShape
-from privatile.inference.choice import Evidence, Readings, any_shape_inference
+from privatile.inference.reading import Reading, any_shape_inference
 from privatile.result.result import QuantileResult, interval_in_units
 from privatile.result.shown import outward, significant
 from privatile.result.summary import both_readings
@@ -194,16 +195,15 @@ def test_declarations_are_read_strictly(text: object) -> None:
 @pytest.mark.parametrize(("low", "high"), [(80.0, 40.0), (40.0, 80.0)])
 def test_answers_that_contradict_each_other_are_named(low: float, high: float) -> None:
     """Above 80 and at or below 40 at once: the interval holds both ends, and the result says why."""
-    scale, tests = Linear(0.0, 120.0), no_candidates(1, 2)
-    places, peaks = tests.places.copy(), tests.peaks.copy()
-    places[0, :, 0], peaks[0, :, 0] = (scale.to_working(low), -scale.to_working(high)), 9.0
-    sure = AnyShape(tests._replace(places=places, peaks=peaks))
-    found = any_shape_inference(sure, scale.to_working(60.0), 0.1)
-    readings = Readings(found, found, None, "", sure)  # type: ignore[arg-type]
-    evidence = Evidence(None, lambda: None, 1000.0, 1.0, readings)  # type: ignore[arg-type, return-value]
+    scale, sides = Linear(0.0, 120.0), (Candidates(), Candidates())
+    for side, place in zip(sides, (scale.to_working(low), -scale.to_working(high)), strict=True):
+        side.places[0], side.peaks[0] = place, 9.0
+    tests = AnyShape(sides)
+    found = any_shape_inference(tests, scale.to_working(60.0), 0.1)
+    reading = Reading(found, None, found, None, True, found, found, Mock(), tests=tests)
     interval = interval_in_units(found, scale, 0.95)
     assert interval == pytest.approx((40.0, 80.0))
-    shown = both_readings(ReportSettings("age", (0.5,)), evidence, found, interval, scale)
+    shown = both_readings(ReportSettings("age", (0.5,)), reading, interval, scale)
     named = shown.contradiction.startswith("the answers contradict each other: ")
     assert named == (low > high) == any("The interval spans both" in caveat.text for caveat in shown.caveats)
 

@@ -20,11 +20,11 @@ import pytest
 
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import ProtocolError, StoreError
-from privatile.estimator import tuned
+from privatile.estimator import search
 from privatile.estimator.plan import TOLERANCE, Ask, Plan, RoundState, TablePlan, as_sent, slack
 from privatile.estimator.search import summarize
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.tuned import AutoPlan, memory_of
+from privatile.estimator.tuned import AutoPlan, tuned_run
 from privatile.result.summary import narrow_enough
 from privatile.result.summary import summarize as summarize_run
 from privatile.run import coordinator as coordinator_module
@@ -223,14 +223,15 @@ def test_a_search_that_ends_a_round_apart_is_accepted_at_the_boundary_alone(
     for stored in opened(written(spec())).all_rounds():
         track.replay(stored)
         if track.ask is not None and track.ask.stage == "search":
-            doubts.append(float(summarize(memory_of(track.state).tuning.belief).spread_error[0]))
+            assert isinstance(track.plan, AutoPlan)
+            doubts.append(summarize(track.plan.rules, tuned_run(track.state).belief).spread_error)
     # The quantile is placed, and the spread decides when the search ends: put the boundary on both sides of its error.
     sides = doubts[-1] * (1.0 + apart), doubts[-1] * (1.0 - apart)
-    with patch.object(tuned, "SPREAD_KNOWN", sides[0 if sooner else 1]):
+    with patch.object(search, "SPREAD_KNOWN", sides[0 if sooner else 1]):
         content = written(spec())
     searched = sum(stored.ask.stage == "search" for stored in opened(content).all_rounds())
     assert searched == len(doubts) + (0 if sooner else 1)
-    with patch.object(tuned, "SPREAD_KNOWN", sides[1 if sooner else 0]):
+    with patch.object(search, "SPREAD_KNOWN", sides[1 if sooner else 0]):
         if accepted:
             assert replayed(content).rounds() is None
         else:
@@ -239,7 +240,7 @@ def test_a_search_that_ends_a_round_apart_is_accepted_at_the_boundary_alone(
 
 
 def test_a_coordinator_that_ends_its_search_when_it_likes_is_found() -> None:
-    with patch.object(tuned, "SPREAD_KNOWN", 6.0):
+    with patch.object(search, "SPREAD_KNOWN", 6.0):
         content = written(spec())
     with pytest.raises(StoreError, match="asks what the design would not: its stage would be search, not probe"):
         replayed(content)

@@ -18,8 +18,7 @@ from privatile.inference.curve import fit_run
 from privatile.inference.inference import variance_share
 from privatile.inference.trajectory import Trajectory
 from privatile.laws.ratio import fieller_reach
-from privatile.simulation.default_design import AutoCell, AutoRuns, displayed_intervals, simulate
-from privatile.simulation.populations import Normal
+from privatile.simulation.default_design import AutoCell, SimulatedRuns, displayed_intervals, simulate
 
 pytestmark = pytest.mark.statistical
 RUNS = 600
@@ -36,13 +35,13 @@ def cell() -> AutoCell:
 
 
 @pytest.fixture(scope="module")
-def runs(cell: AutoCell) -> AutoRuns:
-    return simulate(cell, RUNS, np.random.default_rng(11))
+def runs(cell: AutoCell) -> SimulatedRuns:
+    return simulate(cell, cell.plan, RUNS, np.random.default_rng(11))
 
 
-def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: AutoCell, runs: AutoRuns) -> None:
+def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: AutoCell, runs: SimulatedRuns) -> None:
     levels = (0.90, 0.95, 0.99)
-    shown = displayed_intervals(cell, runs, levels)
+    shown = displayed_intervals(runs, levels)
     for level, intervals in zip(levels, shown, strict=True):
         assert float(intervals.covers(cell.truth).mean()) == pytest.approx(level, abs=error_of(level) + 0.01)
     off = np.abs(shown[1].center - cell.truth)
@@ -52,83 +51,52 @@ def test_coverage_error_and_width_at_the_edge_of_the_supported_region(cell: Auto
     assert float(shown[1].half_width.mean()) / (1.959964 * cell.bound) <= 1.20
 
 
-def test_a_simulation_runs_the_code_of_real_runs() -> None:
-    """A real plan and the simulated policy, given the same answers, ask the same and fit the same curve."""
-    cell = AutoCell((Normal(),) * 4, (0.5,) * 4, (3000,) * 4, level=0.75)
-    clients = tuple(Client(f"c{k}", RandomizedResponse(0.5), 0.25, 0.75, 3000) for k in range(4))
-    plan = AutoPlan(clients, Identity(cell.low, cell.high))
-    assert plan.policy == cell.policy
-    state, trajectory = begin(plan), Trajectory()
-    rng = np.random.default_rng(13)
-    queries, averaged = [], []
-    tuning, left = cell.policy.begin(), np.array([cell.records])
-    while (ask := plan.ask(state)) is not None:
-        lengths = cell.policy.lengths(tuning, np.array(cell.records), left)
-        assert ask.lengths == tuple(lengths[0].tolist())
-        assert ask.query == float(tuning.query[0])
-        left = left - lengths
-        above = 0.25 + 0.5 * (1 - Normal().cdf(ask.query))
-        counts: list[int | None] = [int(rng.binomial(length, above)) for length in ask.lengths]
-        state = step(state, ask, counts, plan)
-        trajectory.record(ask, state, plan)
-        queries.append(ask.query)
-        averaged.append(ask.averaged)
-        _, drifts, noise = trajectory.answers
-        tuning = cell.policy.learn(tuning, drifts[-1:], noise[-1:])
-    _, drifts, noise = trajectory.answers
-    real = fit_run(state, trajectory, plan, guess=float(tuning.slope[0]))
-    share = np.array([variance_share(state, plan)])
-    asked = np.array([queries])
-    runs = AutoRuns(0.75, asked, drifts[None], noise[None], np.array([averaged]), asked, asked, share, tuning)
-    fit = runs.fit
-    assert real.inference.center == pytest.approx(float(fit.center[0]), abs=1e-12)
-    assert real.inference.error_scale == pytest.approx(float(fit.error[0]), rel=1e-12)
-
-
 def test_a_forgotten_debiasing_is_noticed() -> None:
     """Reports taken at face value are r times too close to one half: every residual is r·y + (1 − r)(τ − ½)."""
     rate = 0.9  # nearer to the truth than most: even this little shows
     cell = make_cell("test", family="hete-l", clients=10, truth_rate=rate, level=0.8, information=2500)
-    runs = simulate(cell, RUNS // 3, np.random.default_rng(14))
+    runs = simulate(cell, cell.plan, RUNS // 3, np.random.default_rng(14))
     wrong = rate * runs.residuals + (1 - rate) * (cell.level - 0.5)
     wrongly = replace(runs, residuals=wrong, noise=runs.noise * rate**2)
-    covered = float(displayed_intervals(cell, wrongly, interval="smooth")[0].covers(cell.truth).mean())
+    covered = float(displayed_intervals(wrongly, readings=wrongly.readings("smooth"))[0].covers(cell.truth).mean())
     assert covered < 0.5
 
 
-def test_noise_that_counts_dropped_records_is_noticed(cell: AutoCell, runs: AutoRuns) -> None:
+def test_noise_that_counts_dropped_records_is_noticed(cell: AutoCell, runs: SimulatedRuns) -> None:
     """The first half of the rounds is dropped, but s² is computed as if its records had been averaged too."""
     rounds = runs.queries.shape[1]
     kept = np.arange(rounds) >= rounds // 2
     honest = np.where(kept, runs.noise, np.inf)
-    window = runs.averaged & kept
+    fits = replace(runs, noise=honest, averaged=runs.averaged & kept).readings()
+    center, error, _, slope_error = np.array([one.fit[:4] for one in fits if one.fit is not None]).T
     covered = {}
     for name, share in (("honest", 1.0), ("counted", 0.5)):
-        fit = replace(runs, noise=honest, averaged=window).fit
-        reach = math.sqrt(share) * fit.error * fieller_reach(1.96, fit.slope_error)
-        covered[name] = float((np.abs(fit.center - cell.truth) <= reach).mean())
+        reach = math.sqrt(share) * error * fieller_reach(1.96, slope_error)
+        covered[name] = float((np.abs(center - cell.truth) <= reach).mean())
     assert covered["honest"] == pytest.approx(0.95, abs=error_of(0.95) + 0.02)
     assert covered["counted"] < 0.95 - 2 * error_of(0.95)
 
 
 def test_the_normal_value_at_few_relaxations_is_noticed(cell: AutoCell) -> None:
     """Polyak mean ± 1.96·s/f̂ with f̂ regressed on 20 relaxations of the path alone: too narrow, as it must be."""
-    few = simulate(replace(cell, relaxations=20.0), RUNS, np.random.default_rng(15))
-    weights = np.where(few.averaged, 1.0, 0.0)
-    mean = (weights * few.queries).sum(axis=1) / weights.sum(axis=1)
-    drift = (weights * few.residuals).sum(axis=1) / weights.sum(axis=1)
-    x = weights * (few.queries - mean[:, None])
-    slope = -(x * (few.residuals - drift[:, None])).sum(axis=1) / (x * x).sum(axis=1)
-    noise = np.sqrt((weights * few.noise).sum(axis=1) * few.share) / weights.sum(axis=1)
+    few = replace(cell, relaxations=20.0)
+    found = simulate(few, few.plan, RUNS, np.random.default_rng(15))
+    left = np.array([variance_share(found.state(run)[0], found.plan) for run in range(RUNS)])
+    weights = np.where(found.averaged, 1.0, 0.0)
+    mean = (weights * found.queries).sum(axis=1) / weights.sum(axis=1)
+    drift = (weights * found.residuals).sum(axis=1) / weights.sum(axis=1)
+    x = weights * (found.queries - mean[:, None])
+    slope = -(x * (found.residuals - drift[:, None])).sum(axis=1) / (x * x).sum(axis=1)
+    noise = np.sqrt((weights * found.noise).sum(axis=1) * left) / weights.sum(axis=1)
     covered = float((np.abs(mean - cell.truth) <= 1.96 * noise / np.maximum(slope, 1e-9)).mean())
     assert covered < 0.95 - error_of(0.95)
 
 
 def test_the_sequence_misses_rarely_and_the_fixed_interval_often(cell: AutoCell) -> None:
     count = 400 if os.environ.get("PRIVATILE_LONG") else 120
-    runs = simulate(cell, count, np.random.default_rng(19))
+    runs = simulate(cell, cell.plan, count, np.random.default_rng(19))
     every = runs.queries.shape[1] // 12
-    found = stopping(cell, runs, half_width=4 * cell.bound, every=every)
+    found = stopping(runs, half_width=4 * cell.bound, every=every)
     assert found.ever_missed <= 0.05 + error_of(0.05, count)
 
 

@@ -52,11 +52,11 @@ def test_a_study_continues_where_it_stopped(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_stopping_by_width_leaves_records_unasked() -> None:
     cell = make_cell("t", family="normal", clients=2, truth_rate=0.9, level=0.5, information=8000)
-    runs = simulate(cell, 30, np.random.default_rng(2))
-    wide = stopping(cell, runs, half_width=12 * cell.bound, every=10)
+    runs = simulate(cell, cell.plan, 30, np.random.default_rng(2))
+    wide = stopping(runs, half_width=12 * cell.bound, every=10)
     assert wide.stopped == 1.0
     assert wide.asked < 0.6
-    never = stopping(cell, runs, half_width=1e-9, every=10)
+    never = stopping(runs, half_width=1e-9, every=10)
     assert never.stopped == 0.0
     assert never.asked == pytest.approx(1.0)
 
@@ -141,5 +141,5 @@ def test_a_plan_predicts_the_width_that_the_study_found() -> None:
             for p, r, n in zip(cell.shares, cell.truth_rates, cell.records, strict=True)
         )
         density = cell.mixture.density(cell.truth)
-        predicted = variance**0.5 / (cell.bound * density) * inflation(cell.information, cell.policy.rounds)
+        predicted = variance**0.5 / (cell.bound * density) * inflation(cell.information, cell.plan.rounds)
         assert predicted == pytest.approx(found[cell.name].width, rel=0.10), cell.name

@@ -21,7 +21,7 @@ from privatile.client.order.shuffle import HEAPS, check_column
 from privatile.client.randomizer import Coins
 from privatile.core.text import counted, listed, printable
 from privatile.errors import AlreadyAnswered, InputError, PrivatileError, StoreError
-from privatile.estimator.tuned import FEWEST_ROUNDS
+from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.inference.inference import settings_of_each
 from privatile.planning.options import Options
 from privatile.planning.preview import preview
@@ -134,7 +134,7 @@ class GroupRuns:
             why = "its records have answered before, so they are not asked again"
             return group._replace(refused=error, why=why)
         except InputError as error:  # wrong options refuse every group, and are then raised
-            few = group.records < FEWEST_ROUNDS * max(1, len(options.levels))
+            few = group.records < MIN_ROUNDS * max(1, len(options.levels))
             return group._replace(refused=error, why=TOO_SMALL if few else str(error).rstrip("."))
         if small:
             refused = InputError(f"group {group.name!r:.60}, of {group.records:,} records, is {TOO_SMALL}.")

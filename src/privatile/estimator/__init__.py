@@ -2,11 +2,12 @@
 
 clients          what the coordinator knows of a client
 schedule         round lengths and steps of the designs with fixed tables
-plan             what the next round asks, given the state
-step             counts in, the next state out; `step` is not exported here because it would hide the module `step`
-transcript       how far what a file says was asked may differ from the plan's own question
-averaging        the running mean and Algorithm 2's normaliser
-auto             the default design; its rules are in `question_policy`, what its search believes in `search_belief`
+plan             what the next round asks; counts in, the next state out; how far a recorded question may differ
+search           the belief with which the designs that tune themselves find the quantile
+straddle         the default design
+pools            answers that wait for silent clients
+open_ended       the straddle without a known end
+tuned            the design for values declared continuous
 settings, spec   what a result needs beside plan and state; a run's whole specification
 """
 

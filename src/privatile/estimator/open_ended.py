@@ -1,78 +1,70 @@
-"""The straddling design without a known end: when it ends, its bets, its policy and its plan.
-
-When an open-ended run ends, and what was fixed about it before the first answer.
-
-A run ends by command, by date, by its number of answers, by its width, or never. The anytime interval holds wherever it
-ends. An interval for a fixed end exists only where date or number stood in the specification from the beginning, and
-only once it is reached: whoever ends a run because of what it shows has chosen the end.
-
-Candidate ends where the number of records is not known: a running bet instead of a budget.
-
-As in `candidates`, a candidate c of the low side stands for F(c) ≥ τ, every low answer asked at q ≥ c counts, and a
-new candidate copies the next one above it. Without a last round there is no budget to divide. The design expects a
-drift w > 0 of every answer, known before it comes: its question lies that far, in rank, from where the quantile is
-believed to be. Each candidate bets on the drift θw, the same θ for all answers, normal around 1 with precision κ and
-positive: with X = Σw·p·y and T = Σw²·p,
-
-    E = ∫ exp(θX − θ²T/2)·φ_κ(θ − 1) dθ/Φ(√κ) = √(κ/(κ + T))·exp(z²/2 − κ/2)·Φ(z)/Φ(√κ),  z = (X + κ)/√(T + κ)
-
-Under the hypothesis y has a drift of at most 0, whatever θ > 0, and E is a supermartingale that starts at 1, also for
-finite samples: a round's answer is sub-Gaussian with its own variance bound 1/p. So P(E ever reaches 1/a) ≤ a (Ville),
-at every look and without an end. Φ(z) is replaced by its bound 1 − ½·exp(−z²/2) from below, and E by 0 where z < 0.
-
-With an answer as expected, T = X, the bet needs T/2 = log(1/a) + ½·log(1 + T/κ). A large κ trusts the design; a small
-one loses less where the drift is another, beside atoms and in gaps.
-
-The straddling design where nobody knows how many people will answer: no horizon, valid at every look.
+"""The straddling design where nobody knows how many people will answer: no horizon, valid at every look.
 
 The same search, fit and repairs as in `straddle`; the schedule follows the information t = Σp gathered so far instead
 of a share of a total. Questions lie `DISTANCE` standard errors se_t = 1/(f·√t) either side of the centre and are
 placed anew whenever the information has grown by 15%; every tenth round asks the centre. The interval holds the
-candidates that no running bet has rejected (`open_candidates`). The number of records in a round is not decided here:
-everybody who comes answers the open question.
-
-The straddling design without a known end as a plan: whoever comes answers the present question (`open_end`).
+candidates that no running bet has rejected (`Bets`). The number of records in a round is not decided here: everybody
+who comes answers the open question.
 
 How many come to a round is up to whoever asks, by the number of people or by the clock. It must never depend on the
 answers: a round that is closed because its answers look well would be biased. So it is decided by functions that see
 numbers of people and times only, and reaches the plan together with the counts, as `Ask.lengths`.
+
+A run ends by command, by date, by its number of answers, by its width, or never. The anytime interval holds wherever it
+ends. An interval for a fixed end exists only where date or number stood in the specification from the beginning, and
+only once it is reached: whoever ends a run because of what it shows has chosen the end.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from privatile.core.arrays import Flags, Floats, Ints, array_namespace
+from privatile.core.arrays import Floats
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.core.scale import working_range
 from privatile.core.text import short
 from privatile.errors import InputError
-from privatile.estimator import search
 from privatile.estimator.clients import UNKNOWN_SIZE, check_clients, pooled_noise
 from privatile.estimator.plan import Ask, Plan, RoundState
-from privatile.estimator.search import CERTAIN, Belief, sign_change
-from privatile.estimator.straddle import STAGES, Pool, Pools, gather, outermost, plausible_center, refit
-from privatile.estimator.tuned import SPREAD_KNOWN, information
-from privatile.estimator.window import (
+from privatile.estimator.pools import Pool, Pools, gather, outermost
+from privatile.estimator.search import (
+    ROOM,
+    Belief,
+    begin_belief,
+    best_question,
+    copied,
+    forget,
+    learn_in_search,
+    search_is_over,
+    summarize,
+)
+from privatile.estimator.straddle import (
     CENTRE,
+    CERTAIN,
     HIGH,
     LOW,
-    Ridge,
+    SEARCH,
+    STAGES,
+    Asked,
+    Fit,
     add_to_fit,
     begin_fit,
+    came,
+    note_answer,
     offset_of,
-    put_rows,
-    put_values,
+    plausible_center,
+    refit,
     side_of,
+    sign_change,
     solve_fit,
-    take_rows,
 )
+from privatile.estimator.tuned import information
 
 Reason = Literal["command", "date", "answers", "width"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
@@ -167,115 +159,103 @@ def answers_before_interval(truth_rate: float, level: float, length: int = SHORT
 TRUST = 16.0
 """κ: the drift is believed to be the expected one within a quarter."""
 
+BETS = 64
+"""Candidates of a side and placements in memory. Each placement is 15% more information: 64 of them are a factor of
+7,700."""
+
 SETTLED = math.log(1e9)
 """An outermost candidate may be forgotten once its bet has reached this: an error there has probability 1e-9."""
 
 
-class OpenCandidates(NamedTuple):
-    """The bets of every run and side: runs × 2 × room. Unused room has its place at ∞."""
+@dataclass
+class Bets:
+    """Candidate ends of one side where the number of records is not known: a running bet instead of a budget.
 
-    places: Floats
-    """c on the low side, −c on the high side: outward is down on both."""
-    sums: Floats
+    As in `straddle.Candidates`, a candidate c of the low side stands for F(c) ≥ τ, every low answer asked at q ≥ c
+    counts, and a new candidate copies the next one above it. Without a last round there is no budget to divide. The
+    design expects a drift w > 0 of every answer, known before it comes: its question lies that far, in rank, from
+    where the quantile is believed to be. Each candidate bets on the drift θw, the same θ for all answers, normal around
+    1 with precision κ and positive: with X = Σw·p·y and T = Σw²·p,
+
+        E = ∫ exp(θX − θ²T/2)·φ_κ(θ − 1) dθ/Φ(√κ) = √(κ/(κ + T))·exp(z²/2 − κ/2)·Φ(z)/Φ(√κ),  z = (X + κ)/√(T + κ)
+
+    Under the hypothesis y has a drift of at most 0, whatever θ > 0, and E is a supermartingale that starts at 1, also
+    for finite samples: a round's answer is sub-Gaussian with its own variance bound 1/p. So P(E ever reaches 1/a) ≤ a
+    (Ville), at every look and without an end. Φ(z) is replaced by its bound 1 − ½·exp(−z²/2) from below, and E by 0
+    where z < 0.
+
+    With an answer as expected, T = X, the bet needs T/2 = log(1/a) + ½·log(1 + T/κ). A large κ trusts the design; a
+    small one loses less where the drift is another, beside atoms and in gaps.
+    """
+
+    places: Floats = field(default_factory=lambda: np.full(BETS, np.inf))
+    """c on the low side, −c on the high side: outward is down on both. Unused room has its place at ∞."""
+    sums: Floats = field(default_factory=lambda: np.zeros(BETS))
     """X."""
-    totals: Floats
+    totals: Floats = field(default_factory=lambda: np.zeros(BETS))
     """T."""
-    peaks: Floats
+    peaks: Floats = field(default_factory=lambda: np.zeros(BETS))
     """The largest log E so far; 0 at the start."""
-    starts: Floats
+    starts: Floats = field(default_factory=lambda: np.zeros(BETS))
     """Information of the run when the candidate was made."""
 
-    @property
-    def outermost(self) -> tuple[Floats, Floats]:
-        """Largest log E and start of the outermost candidate of every side (runs × 2); without one (0, 0)."""
-        xp = array_namespace(self.places)
-        first = xp.argmin(self.places, axis=2)[..., None]
-        peak, start = (xp.take_along_axis(values, first, axis=2)[..., 0] for values in (self.peaks, self.starts))
-        return peak, start
 
+def log_bet(total: float, squares: float) -> float:
+    """log E from X and T, from below; −∞ where X ≤ −κ.
 
-def no_bets(runs: int, room: int, xp: Any = np) -> "OpenCandidates":
-    """Before the first question of the window."""
-    shape = (runs, 2, room)
-    zeros = xp.zeros(shape)
-    return OpenCandidates(xp.full(shape, xp.inf), zeros, zeros, zeros, zeros)
-
-
-def log_bet(sums: Floats, totals: Floats) -> Floats:
-    """log E, from below; −∞ where X ≤ −κ.
-
-    >>> one = np.ones(1)
-    >>> round(float(log_bet(8.0 * one, 8.0 * one)[0]), 3)  # as expected: T/2 less ½·log(1 + T/κ)
+    >>> round(log_bet(8.0, 8.0), 3)  # as expected: T/2 less ½·log(1 + T/κ)
     3.797
     """
-    xp = array_namespace(sums)
-    won = sums + TRUST
-    half = 0.5 * xp.maximum(won, 0.0) ** 2 / (totals + TRUST)
+    won = total + TRUST
+    if won <= 0.0:
+        return -math.inf
+    half = 0.5 * won**2 / (squares + TRUST)
     prior = 0.5 * TRUST + math.log(NormalDist().cdf(math.sqrt(TRUST)))
-    value = 0.5 * xp.log(TRUST / (TRUST + totals)) + half - prior + xp.log1p(-0.5 * xp.exp(-half))
-    result: Floats = xp.where(won > 0.0, value, -xp.inf)
-    return result
+    return 0.5 * math.log(TRUST / (TRUST + squares)) + half - prior + math.log1p(-0.5 * math.exp(-half))
 
 
-def add_bet(tests: "OpenCandidates", side: Ints, place: Floats, information: Floats) -> "OpenCandidates":
-    """One new candidate per run on its side; it copies the next above it, or begins at E = 1.
+def add_bet(bets: Bets, place: float, information: float) -> None:
+    """One new candidate; it copies the next above it, or begins at E = 1.
 
-    Where the room is full, the outermost candidate makes way if its bet is settled; else nothing is added, which is
-    valid as well.
+    If the room is full, the outermost candidate makes way if its bet is settled; else nothing is added, which is valid
+    as well.
     """
-    xp = array_namespace(place)
-    rows = xp.arange(len(place))
-    have = tests.places[rows, side]
-    higher = xp.where(have >= place[:, None], have, xp.inf)
-    above = xp.argmin(higher, axis=1)
-    none = xp.isinf(higher[rows, above])
-    free = xp.isinf(have)
-    outermost = xp.argmin(have, axis=1)
-    settled = tests.peaks[rows, side, outermost] >= SETTLED
-    full = ~free.any(axis=1)
-    slot = xp.where(full, outermost, xp.argmax(free, axis=1))
-    adds = ~full | (settled & (place > have[rows, outermost]) & (none | (slot != above)))
-    fresh = (
-        (place, None),
-        (xp.zeros_like(place), tests.sums),
-        (xp.zeros_like(place), tests.totals),
-        (xp.zeros_like(place), tests.peaks),
-        (information, tests.starts),
-    )
-    changed = []
-    for values, (begin, copied) in zip(tests, fresh, strict=True):
-        newer = begin if copied is None else xp.where(none, begin, copied[rows, side, above])
-        column = values.copy()
-        column[rows, side, slot] = xp.where(adds, newer, values[rows, side, slot])
-        changed.append(column)
-    return OpenCandidates(*changed)
+    above = -1
+    for c in range(BETS):
+        higher = place <= bets.places[c] < math.inf
+        if higher and (above < 0 or bets.places[c] < bets.places[above]):
+            above = c
+    slot = -1
+    for c in range(BETS):
+        if slot < 0 and math.isinf(bets.places[c]):
+            slot = c
+    if slot < 0:
+        slot = int(np.argmin(bets.places))
+        settled = bets.peaks[slot] >= SETTLED and place > bets.places[slot]
+        if not settled or slot == above:
+            return
+    bets.places[slot] = place
+    bets.sums[slot] = bets.sums[above] if above >= 0 else 0.0
+    bets.totals[slot] = bets.totals[above] if above >= 0 else 0.0
+    bets.peaks[slot] = bets.peaks[above] if above >= 0 else 0.0
+    bets.starts[slot] = bets.starts[above] if above >= 0 else information
 
 
-def add_open_answer(
-    tests: "OpenCandidates", side: Ints, place: Floats, residual: Floats, precision: Floats, expected: Floats
-) -> "OpenCandidates":
-    """One answer per run on its side: ±y with its precision, 0 for none, and the drift w that was expected of it.
+def bet_on(bets: Bets, place: float, residual: float, precision: float, expected: float) -> None:
+    """One answer: ±y with its precision, and the drift w that was expected of it.
 
-    >>> tests = add_bet(no_bets(1, 4), np.array([0]), np.array([2.0]), np.array([20.0]))
-    >>> one = np.ones(1)
-    >>> tests = add_open_answer(tests, np.array([0]), 2.0 * one, 0.1 * one, 800.0 * one, 0.1 * one)
-    >>> round(float(tests.peaks[0, 0, 0]), 3)
+    >>> bets = Bets()
+    >>> add_bet(bets, 2.0, 20.0)
+    >>> bet_on(bets, 2.0, 0.1, 800.0, 0.1)
+    >>> round(float(bets.peaks[0]), 3)
     3.797
     """
-    xp = array_namespace(place)
-    rows = xp.arange(len(place))
-    counts = (tests.places[rows, side] <= place[:, None]) & (precision > 0.0)[:, None]
-    sums, totals, peaks = tests.sums.copy(), tests.totals.copy(), tests.peaks.copy()
-    signal = xp.where(precision > 0.0, expected * residual * precision, 0.0)
-    sums[rows, side] += xp.where(counts, signal[:, None], 0.0)
-    totals[rows, side] += xp.where(counts, (expected**2 * precision)[:, None], 0.0)
-    bet = log_bet(sums[rows, side], totals[rows, side])
-    peaks[rows, side] = xp.where(counts, xp.maximum(tests.peaks[rows, side], bet), tests.peaks[rows, side])
-    return tests._replace(sums=sums, totals=totals, peaks=peaks)
+    for c in range(BETS):
+        if bets.places[c] <= place:
+            bets.sums[c] += expected * residual * precision
+            bets.totals[c] += expected**2 * precision
+            bets.peaks[c] = max(bets.peaks[c], log_bet(bets.sums[c], bets.totals[c]))
 
-
-SEARCH = 3
-"""Stage of a round that places the quantile; the others are those of `straddle_schedule`."""
 
 DISTANCE = 4.5
 """Standard errors at the time of placement; 4.8 of those at the next one. The optimum is flat from 4.2 to 5
@@ -294,10 +274,6 @@ LOCATED = 0.3
 ENOUGH = 200.0
 """… or when (τ(1 − τ))²·t has reached this."""
 
-ROOM = 64
-"""Candidates of a side and placements in memory. Each placement is 15% more information: 64 of them are a factor of
-7,700. Older places are overwritten; they are far out and hold little."""
-
 BEHIND = 4.0
 """A side whose outermost candidate is not accepted at 95% though the information has grown this many times is asked
 further out, …"""
@@ -306,7 +282,7 @@ PUSH = 1.3
 """… by this factor more at every placement in a row."""
 
 SURE = 4.0
-"""Standard errors of a stretch's pooled answer that tell its side (`antitonic`), 2.5 with a known end. Here stretches
+"""Standard errors of a stretch's pooled answer that tell its side (`sign_change`), 2.5 with a known end. Here stretches
 are many and begin anew for ever: with 2.5 the quantile lies outside what they leave in 5% to 7% of runs."""
 
 STRAYS = 6
@@ -316,242 +292,173 @@ and lies may have led it anywhere, and have made it sure of it."""
 ACCEPTED = math.log(40.0)
 
 
-class OpenEnd(NamedTuple):
-    """The state of the policy, one row per run."""
-
-    belief: Belief
-    stage: Ints
-    done: Ints
-    """Rounds that gave an answer, and all those of the window."""
-    asked: Ints
-    information: Floats
-    """t: Σp of all answers."""
-    origin: Floats
-    spread: Floats
-    matrix: Floats
-    vector: Floats
-    """Q₀, σ₀ and the normal equations of the fit."""
-    slope: Floats
-    center: Floats
-    sides: Floats
-    """F̂ and the questions now: centre, and runs × (low, high)."""
-    placed: Ints
-    placed_at: Floats
-    """Placements so far, and the information at the last one."""
-    begun: Floats
-    strays: Ints
-    """The information when the present search began, and placements in a row of a side that was astray."""
-    beyond: Ints
-    behind: Ints
-    fresh: Flags
-    astray: Flags
-    side_sums: Floats
-    side_precisions: Floats
-    places: Floats
-    sums: Floats
-    precisions: Floats
-    tests: OpenCandidates
-    query: Floats
-    """The next question, on the working scale."""
-
-
-_WHOLE = ("belief",)
-"""What a part of the runs in the window leaves alone."""
-
-
-@dataclass(frozen=True)
-class OpenEndPolicy:
-    """The rules for a level and a range."""
+class OpenRules(NamedTuple):
+    """What is fixed before the first question."""
 
     level: float
     low: float
     high: float
-    boundary_shift: float = 0.0
-    """Share by which the boundary of every decision is moved; see `Plan.with_boundaries_moved`."""
-
-    def begin(self, runs: int = 1, xp: Any = np) -> OpenEnd:
-        """Before the first round; `xp` is the library of the arrays."""
-        zeros, none, whole = xp.zeros(runs), xp.full(runs, math.nan), xp.zeros(runs, dtype=xp.int64)
-        pairs, flags = xp.zeros((runs, 2)), xp.zeros(runs, dtype=xp.bool_)
-        fit, slots = begin_fit(self.level, xp.ones(runs)), xp.zeros((runs, 3 * ROOM))
-        state = OpenEnd(
-            search.begin(self.level, self.low, self.high, runs, xp),
-            *(xp.full(runs, SEARCH, dtype=xp.int64), whole, whole, zeros),
-            *(none, none, fit.matrix, fit.vector, none, none, pairs),
-            *(whole, zeros, zeros, whole, whole, xp.zeros((runs, 2), dtype=xp.int64)),
-            *(xp.zeros((runs, 2), dtype=xp.bool_), flags, pairs, pairs, slots, slots, slots),
-            no_bets(runs, ROOM, xp),
-            none,
-        )
-        return self._search(state, xp.arange(runs))
-
-    def learn(self, state: OpenEnd, residuals: Floats, variances: Floats) -> OpenEnd:
-        """Answers to the questions asked: y and their variances (∞: no answer); then the next questions."""
-        xp = array_namespace(residuals)
-        came = xp.isfinite(variances)
-        precision = xp.where(came, 1.0 / xp.where(came, variances, 1.0), 0.0)
-        seeking, inside = xp.flatnonzero(state.stage == SEARCH), xp.flatnonzero(state.stage != SEARCH)
-        belief = state.belief
-        if len(seeking):
-            answers = (state.query[seeking], residuals[seeking], variances[seeking])
-            belief = belief.put(seeking, search.learn(belief.take(seeking), *answers, self.boundary_shift))
-        state = state._replace(belief=belief, done=state.done + came, information=state.information + precision)
-        if len(inside):
-            some = _learn_inside(
-                take_rows(state, inside, _WHOLE), residuals[inside], precision[inside], self.boundary_shift
-            )
-            state = put_rows(state, inside, some, _WHOLE)
-        lost = xp.flatnonzero((state.stage != SEARCH) & state.astray & (state.strays >= STRAYS))
-        if len(lost):
-            state = self._search_again(state, lost)
-        seeking = xp.concatenate([seeking, lost])
-        if len(seeking):
-            state = self._search(state, seeking)
-        inside = xp.flatnonzero(state.stage != SEARCH)
-        if not len(inside):
-            return state
-        return put_rows(state, inside, self._straddle(take_rows(state, inside, _WHOLE)), _WHOLE)
-
-    def _search_again(self, state: OpenEnd, runs: Ints) -> OpenEnd:
-        """Forget what placed the questions, but none of the bets: they hold wherever the questions lie."""
-        xp = array_namespace(state.query)
-        kept = {name: getattr(state, name)[runs] for name in ("done", "asked", "information")}
-        tests = take_rows(state.tests, runs)
-        again = self.begin(len(runs), xp)._replace(begun=state.information[runs], tests=tests, **kept)
-        return put_rows(state._replace(belief=state.belief.forgotten(runs)), runs, again, _WHOLE)
-
-    def _search(self, state: OpenEnd, runs: Ints) -> OpenEnd:
-        """The next question of the search, or the beginning of the window."""
-        xp = array_namespace(state.query)
-        belief = state.belief.take(runs)
-        known = search.summarize(belief)
-        boundary = 1.0 + self.boundary_shift
-        found = (known.error < LOCATED * boundary * known.spread) & (known.spread_error < SPREAD_KNOWN * boundary)
-        gathered = (self.level * (1.0 - self.level)) ** 2 * (state.information - state.begun)[runs]
-        ends = found | (gathered >= ENOUGH * boundary)
-        done = state.done[runs]
-        # The mean variance of this run's own answers; of the first one nothing is known.
-        typical = xp.where(done > 0, done / xp.maximum(state.information[runs], 1.0), 0.05)
-        query, _ = search.best_question(belief, typical, self.boundary_shift)
-        fit = begin_fit(self.level, xp.minimum(known.error / known.spread, 3.0))
-        scale = self.level * (1.0 - self.level)
-        return state._replace(
-            stage=put_values(state.stage, runs, xp.where(ends, CENTRE, SEARCH)),
-            query=put_values(state.query, runs, xp.clip(query, self.low, self.high)),
-            origin=put_values(state.origin, runs, known.quantile),
-            center=put_values(state.center, runs, known.quantile),
-            spread=put_values(state.spread, runs, known.spread),
-            slope=put_values(state.slope, runs, xp.full_like(known.spread, scale)),
-            matrix=put_values(state.matrix, runs, fit.matrix),
-            vector=put_values(state.vector, runs, fit.vector),
-        )
-
-    def _straddle(self, state: OpenEnd) -> OpenEnd:
-        """The next question of the window; all are placed anew where the information has grown or a side is astray."""
-        xp = array_namespace(state.query)
-        grown = state.information - state.begun >= GROWN * (1.0 + self.boundary_shift) * (state.placed_at - state.begun)
-        moving = xp.flatnonzero((state.placed == 0) | (grown & (state.asked > 0)) | state.astray)
-        if len(moving):
-            state = put_rows(state, moving, self._placed(take_rows(state, moving, _WHOLE)), _WHOLE)
-        stage = side_of(state.asked, CENTRE_EVERY)
-        sides = xp.where(stage == LOW, state.sides[:, LOW], state.sides[:, HIGH])
-        return state._replace(stage=stage, query=xp.where(stage == CENTRE, state.center, sides))
-
-    def _placed(self, state: OpenEnd) -> OpenEnd:
-        """New questions from all answers of the window."""
-        xp = array_namespace(state.query)
-        root = solve_fit(Ridge(state.matrix, state.vector), self.level)
-        first, boundary = state.placed == 0, 1.0 + self.boundary_shift
-        slope = xp.where(first, root.slope, xp.clip(root.slope, state.slope / 2.0, state.slope * 2.0))
-        low, high = sign_change(state.places, state.sums, state.precisions, SURE * boundary)
-        center = state.origin + state.spread * root.center
-        center, beyond, moved = plausible_center(state.sides, state.beyond, center, low, high, first)
-        peak, start = state.tests.outermost
-        late = (start > 0.0) & (peak < ACCEPTED * boundary) & (state.information[:, None] > BEHIND * boundary * start)
-        behind = xp.where(late, state.behind + 1, 0)
-        distance = DISTANCE / (xp.sqrt(state.information - state.begun) * slope)
-        sides = state.sides.copy()
-        for side, sign in ((LOW, -1.0), (HIGH, 1.0)):
-            offset = offset_of(distance * PUSH ** behind[:, side], slope, root.bend, sign)
-            sides[:, side] = xp.clip(center + sign * state.spread * offset, self.low, self.high)
-        fit = refit(state.places, state.sums, state.precisions, center, state.spread, self.level)
-        return state._replace(
-            slope=slope,
-            center=xp.clip(center, self.low, self.high),
-            sides=sides,
-            beyond=beyond,
-            strays=xp.where(state.astray, state.strays + 1, 0),
-            placed=state.placed + 1,
-            placed_at=state.information,
-            behind=behind,
-            origin=xp.where(moved, center, state.origin),
-            matrix=xp.where(moved[:, None, None], fit.matrix, state.matrix),
-            vector=xp.where(moved[:, None], fit.vector, state.vector),
-            fresh=xp.ones_like(state.fresh),
-            astray=xp.zeros_like(state.astray),
-            side_sums=xp.zeros_like(state.side_sums),
-            side_precisions=xp.zeros_like(state.side_precisions),
-            sums=_emptied(state, state.sums),
-            precisions=_emptied(state, state.precisions),
-        )
+    boundary: float = 1.0
+    """What the boundary of every decision is multiplied by; see `Plan.with_boundaries_moved`."""
 
 
-def _emptied(state: OpenEnd, values: Floats) -> Floats:
-    """The three places of the next placement, emptied of what an older one left there."""
-    xp = array_namespace(values)
-    rows = xp.arange(len(values))[:, None]
-    slots = 3 * (state.placed % ROOM)[:, None] + xp.arange(3)
-    changed = values.copy()
-    changed[rows, slots] = 0.0
-    return changed
+@dataclass
+class OpenSide:
+    """One side's question now, what its answers said, and its bets."""
+
+    place: float = 0.0
+    behind: int = 0
+    fresh: bool = False
+    total: float = 0.0
+    precision: float = 0.0
+    """As of `straddle.Side`."""
+    bets: Bets = field(default_factory=Bets)
 
 
-def _learn_inside(state: OpenEnd, residual: Floats, precision: Floats, boundary_shift: float) -> OpenEnd:
-    """One answer per run to the window's question."""
-    xp = array_namespace(residual)
-    rows = xp.arange(len(residual))
-    came = precision > 0.0
-    signal = xp.where(came, residual, 0.0) * precision
-    offset = (state.query - state.origin) / state.spread
-    fit = add_to_fit(Ridge(state.matrix, state.vector), offset, residual, precision)
-    slot = 3 * ((state.placed - 1) % ROOM) + state.stage
-    places, sums, precisions = state.places.copy(), state.sums.copy(), state.precisions.copy()
-    places[rows, slot] = state.query
-    sums[rows, slot] += signal
-    precisions[rows, slot] += precision
-    tests, fresh, astray = state.tests, state.fresh.copy(), state.astray
-    side_sums, side_precisions = state.side_sums.copy(), state.side_precisions.copy()
-    chosen = xp.flatnonzero((state.stage != CENTRE) & came)
-    if len(chosen):
-        side = state.stage[chosen]
-        outward = xp.where(side == LOW, 1.0, -1.0)
-        place = outward * state.query[chosen]
-        side_sums[chosen, side] += outward * signal[chosen]
-        side_precisions[chosen, side] += precision[chosen]
-        score = side_sums[chosen, side] / xp.sqrt(side_precisions[chosen, side])
-        astray = put_values(astray, chosen, astray[chosen] | (score < -CERTAIN * (1.0 + boundary_shift)))
-        new = chosen[fresh[chosen, side]]
-        if len(new):
-            begun = add_bet(take_rows(tests, new), state.stage[new], place[fresh[chosen, side]], state.information[new])
-            tests = put_rows(tests, new, begun)
-            fresh[new, state.stage[new]] = False
-        # Of a side that is asked further out because it is behind, no more is expected: it adds signal.
-        expected = DISTANCE / xp.sqrt((state.placed_at - state.begun)[chosen])
-        answers = (outward * residual[chosen], precision[chosen], expected)
-        tests = put_rows(tests, chosen, add_open_answer(take_rows(tests, chosen), side, place, *answers))
-    return state._replace(
-        matrix=fit.matrix,
-        vector=fit.vector,
-        places=places,
-        sums=sums,
-        precisions=precisions,
-        tests=tests,
-        fresh=fresh,
-        astray=astray,
-        asked=state.asked + 1,
-        side_sums=side_sums,
-        side_precisions=side_precisions,
-    )
+@dataclass
+class OpenRun:
+    """All that the next question of one run depends on, and that question."""
+
+    belief: Belief
+    stage: int = SEARCH
+    query: float = math.nan
+    """The next question, on the working scale."""
+    done: int = 0
+    asked: int = 0
+    """Rounds that gave an answer, and all those of the window."""
+    information: float = 0.0
+    """t: Σp of all answers."""
+    begun: float = 0.0
+    """The information when the present search began."""
+    center: float = math.nan
+    slope: float = math.nan
+    """F̂ where the questions were last placed."""
+    placed: int = 0
+    placed_at: float = 0.0
+    """Placements so far, and the information at the last one."""
+    strays: int = 0
+    """Placements in a row of a side that was astray."""
+    beyond: int = 0
+    """Placements in a row for which the centre had to go beyond everything asked."""
+    astray: bool = False
+    fit: Fit = field(default_factory=Fit)
+    answers: Asked = field(default_factory=lambda: Asked(np.zeros(3 * BETS), np.zeros(3 * BETS), np.zeros(3 * BETS)))
+    """Questions of the last `BETS` placements: older places are overwritten; they are far out and hold little."""
+    sides: tuple[OpenSide, OpenSide] = field(default_factory=lambda: (OpenSide(), OpenSide()))
+
+
+def begin(rules: OpenRules, room: int = ROOM) -> OpenRun:
+    """A run before its first round, with its first question; `room` is that of its belief."""
+    run = OpenRun(begin_belief(rules, room))
+    search_on(rules, run)
+    return run
+
+
+def learn(rules: OpenRules, run: OpenRun, residual: float, variance: float) -> None:
+    """An answer to the question asked, y, and its variance (∞: none); then the next question."""
+    precision = 1.0 / variance if math.isfinite(variance) else 0.0
+    seeking = run.stage == SEARCH
+    if seeking:
+        learn_in_search(rules, run.belief, run.query, residual, variance)
+    run.done += 1 if precision > 0.0 else 0
+    run.information += precision
+    if not seeking:
+        learn_in_window(rules, run, residual, precision)
+        if run.astray and run.strays >= STRAYS:
+            search_again(rules, run)
+    if run.stage == SEARCH:
+        search_on(rules, run)
+    if run.stage != SEARCH:
+        straddle_on(rules, run)
+
+
+def search_again(rules: OpenRules, run: OpenRun) -> None:
+    """Forget what placed the questions, but none of the bets: they hold wherever the questions lie."""
+    forget(rules, run.belief)
+    run.stage, run.begun = SEARCH, run.information
+    run.placed, run.placed_at, run.strays, run.beyond, run.astray = 0, 0.0, 0, 0, False
+    run.answers.places[:] = 0.0
+    run.answers.sums[:] = 0.0
+    run.answers.precisions[:] = 0.0
+    for which in (LOW, HIGH):
+        side = run.sides[which]
+        side.place, side.behind, side.fresh, side.total, side.precision = 0.0, 0, False, 0.0, 0.0
+
+
+def search_on(rules: OpenRules, run: OpenRun) -> None:
+    """The next question of the search, or the beginning of the window."""
+    known = summarize(rules, run.belief)
+    scale = rules.level * (1.0 - rules.level)
+    gathered = scale**2 * (run.information - run.begun)
+    if search_is_over(rules, known, LOCATED) or gathered >= ENOUGH * rules.boundary:
+        run.stage, run.center, run.slope, run.fit.spread = CENTRE, known.quantile, scale, known.spread
+        begin_fit(run.fit, rules.level, known.quantile, min(known.error / known.spread, 3.0))
+        return
+    # The mean variance of this run's own answers; of the first one nothing is known.
+    typical = run.done / max(run.information, 1.0) if run.done > 0 else 0.05
+    query, _ = best_question(rules, run.belief, typical)
+    run.query = min(max(query, rules.low), rules.high)
+
+
+def straddle_on(rules: OpenRules, run: OpenRun) -> None:
+    """The next question of the window; all are placed anew where the information has grown or a side is astray."""
+    grown = run.information - run.begun >= GROWN * rules.boundary * (run.placed_at - run.begun)
+    if run.placed == 0 or (grown and run.asked > 0) or run.astray:
+        place_questions(rules, run)
+    run.stage = side_of(run.asked, CENTRE_EVERY)
+    run.query = run.center if run.stage == CENTRE else run.sides[run.stage].place
+
+
+def place_questions(rules: OpenRules, run: OpenRun) -> None:
+    """New questions from all answers of the window."""
+    fit = run.fit
+    root, slope, bend = solve_fit(fit, rules.level)
+    center = fit.origin + fit.spread * root
+    if run.placed > 0:
+        slope = min(max(slope, run.slope / 2.0), run.slope * 2.0)
+        below, above = sign_change(run.answers, SURE * rules.boundary)
+        places = (run.sides[LOW].place, run.sides[HIGH].place)
+        center, run.beyond, contradicted = plausible_center(center, places, run.beyond, below, above)
+        if contradicted:
+            refit(fit, run.answers, rules.level, center)
+    distance = DISTANCE / (math.sqrt(run.information - run.begun) * slope)
+    for which in (LOW, HIGH):
+        side, sign = run.sides[which], -1.0 if which == LOW else 1.0
+        outermost = np.argmin(side.bets.places)
+        start, accepted = side.bets.starts[outermost], side.bets.peaks[outermost] >= ACCEPTED * rules.boundary
+        late = start > 0.0 and not accepted and run.information > BEHIND * rules.boundary * start
+        side.behind = side.behind + 1 if late else 0
+        offset = offset_of(distance * PUSH**side.behind, slope, bend, sign)
+        side.place = min(max(center + sign * fit.spread * offset, rules.low), rules.high)
+        side.fresh, side.total, side.precision = True, 0.0, 0.0
+    run.slope, run.center = slope, min(max(center, rules.low), rules.high)
+    run.strays = run.strays + 1 if run.astray else 0
+    # What an older placement left in the places of this one.
+    for slot in range(3 * (run.placed % BETS), 3 * (run.placed % BETS) + 3):
+        run.answers.sums[slot], run.answers.precisions[slot] = 0.0, 0.0
+    run.placed += 1
+    run.placed_at, run.astray = run.information, False
+
+
+def learn_in_window(rules: OpenRules, run: OpenRun, residual: float, precision: float) -> None:
+    """One answer to the window's question; a precision of 0 says that there was none."""
+    signal = precision * residual if precision > 0.0 else 0.0
+    add_to_fit(run.fit, run.query, precision, signal)
+    note_answer(run.answers, 3 * ((run.placed - 1) % BETS) + run.stage, run.query, precision, signal)
+    run.asked += 1
+    if run.stage == CENTRE or precision == 0.0:
+        return
+    side, outward = run.sides[run.stage], 1.0 if run.stage == LOW else -1.0
+    side.total += outward * signal
+    side.precision += precision
+    if side.total / math.sqrt(side.precision) < -CERTAIN * rules.boundary:
+        run.astray = True
+    if side.fresh:
+        add_bet(side.bets, outward * run.query, run.information)
+        side.fresh = False
+    # Of a side that is asked further out because it is behind, no more is expected: it adds signal.
+    expected = DISTANCE / math.sqrt(run.placed_at - run.begun)
+    bet_on(side.bets, outward * run.query, outward * residual, precision, expected)
 
 
 APART = 0.2
@@ -561,7 +468,7 @@ APART = 0.2
 class OpenMemory(NamedTuple):
     """What a run of this design has learned."""
 
-    policy_state: OpenEnd
+    run: OpenRun
     pools: Pools
     """Answers that wait for silent clients."""
 
@@ -602,14 +509,14 @@ class OpenPlan(Plan):
         return replace(self, clients=clients)
 
     @cached_property
-    def policy(self) -> OpenEndPolicy:
+    def rules(self) -> OpenRules:
         """The rules, with this run's numbers."""
-        return OpenEndPolicy(self.level, *working_range(self.scale), self.boundary_shift)
+        return OpenRules(self.level, *working_range(self.scale), 1.0 + self.boundary_shift)
 
     @property
     def start(self) -> float:
         """The first question: the middle of the range, where a flat belief asks first."""
-        return float(self.policy.begin().query[0])
+        return begin(self.rules).query
 
     @property
     def information(self) -> float:
@@ -618,7 +525,7 @@ class OpenPlan(Plan):
 
     def initial_memory(self) -> OpenMemory:
         """Nothing learned."""
-        return OpenMemory(self.policy.begin(), {})
+        return OpenMemory(begin(self.rules), {})
 
     def ask(self, state: RoundState) -> Ask | None:
         """The present question, without lengths; none once the number of answers is reached."""
@@ -630,26 +537,29 @@ class OpenPlan(Plan):
 
     def present(self, state: RoundState) -> Ask:
         """The question that stands."""
-        learned = open_memory(state).policy_state
-        stage = int(learned.stage[0])
-        return Ask(float(learned.query[0]), (), 0.0, stage != SEARCH, STAGES[stage])
+        run = open_memory(state).run
+        return Ask(run.query, (), 0.0, run.stage != SEARCH, STAGES[run.stage])
 
     def learn(self, ask: Ask, state: RoundState) -> OpenMemory:
         """What is known after a round: real answers alone, each once; those of some clients wait for the others.
 
         The search does not wait: it only decides where to ask, and goes on with those who came.
         """
-        learned, pools = open_memory(state)
-        learned = _as_asked(learned, ask)
-        means = [mean if used == 1 else None for mean, used in zip(state.means, state.used, strict=True)]
-        if not ask.averaged:
-            guess, variance = self._guess(ask, means)
-            learned = learned._replace(query=np.array([ask.query]))
-            return OpenMemory(self.policy.learn(learned, np.array([guess]), np.array([variance])), pools)
-        pools, pool = gather(pools, ask.stage, ask.query, ask.lengths, means)
-        place, residual, variance = self._heard(ask, pool)
-        learned = learned._replace(query=np.array([place]))
-        return OpenMemory(self.policy.learn(learned, np.array([residual]), np.array([variance])), pools)
+        run, pools = open_memory(state)
+        run = copied(run)
+        means = came(state)
+        if ask.averaged:
+            # What was asked counts: in a replay it may differ from this machine's own question in the last bits.
+            if ask.stage == "centre":
+                run.center = ask.query
+            else:
+                run.sides[STAGES.index(ask.stage)].place = ask.query
+            pools, pool = gather(pools, ask.stage, ask.query, ask.lengths, means)
+            run.query, residual, variance = self._heard(ask, pool)
+        else:
+            run.query, (residual, variance) = ask.query, self._guess(ask, means)
+        learn(self.rules, run, residual, variance)
+        return OpenMemory(run, pools)
 
     def _heard(self, ask: Ask, pool: Pool) -> tuple[float, float, float]:
         """Place, y and the plain bound of its variance, with which the bets are exact; ∞: no answer yet."""
@@ -676,10 +586,10 @@ class OpenPlan(Plan):
 
     def standard_error(self, state: RoundState, ask: Ask) -> float:
         """The belief's own error of the quantile; in the window 1/(f·√t), that of the centre at information t."""
-        learned = open_memory(state).policy_state
+        run = open_memory(state).run
         if not ask.averaged:
-            return float(search.summarize(learned.belief).error[0])
-        return float(learned.spread[0] / (learned.slope[0] * math.sqrt(float(learned.information[0]))))
+            return summarize(self.rules, run.belief).error
+        return run.fit.spread / (run.slope * math.sqrt(run.information))
 
 
 def open_memory(state: RoundState) -> OpenMemory:
@@ -687,14 +597,3 @@ def open_memory(state: RoundState) -> OpenMemory:
     if not isinstance(state.memory, OpenMemory):
         raise TypeError("this run does not follow the open-ended design")
     return state.memory
-
-
-def _as_asked(learned: OpenEnd, ask: Ask) -> OpenEnd:
-    """The state with the question that was asked: in a replay it may differ from this machine's in the last bits."""
-    if ask.stage == "search":
-        return learned
-    if STAGES.index(ask.stage) == CENTRE:
-        return learned._replace(center=np.array([ask.query]))
-    sides = learned.sides.copy()
-    sides[0, STAGES.index(ask.stage)] = ask.query
-    return learned._replace(sides=sides)

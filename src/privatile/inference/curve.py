@@ -43,12 +43,11 @@ round answers no single question.
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Flags, Floats
 from privatile.core.scale import working_range
 from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState
@@ -122,33 +121,29 @@ WORSE = 1e-12
 
 
 class CurveFit(NamedTuple):
-    """The fitted curves, one entry per run; all on the working scale."""
+    """The fitted curve, on the working scale."""
 
-    center: Floats
+    center: float
     """Q̂."""
-    error: Floats
+    error: float
     """Its standard error, the slope's bias removed."""
-    slope: Floats
+    slope: float
     """f̂, bias removed."""
-    slope_error: Floats
+    slope_error: float
     """ρ: relative standard error of f̂."""
-    bend: Floats
-    bend_share: Floats
+    bend: float
+    bend_share: float
     """Share of the error's square that stems from not knowing the bend."""
-    used: Floats
+    used: float
     """Share of the offered precision that lay near enough."""
-    slope_clipped: NDArray[np.bool_]
+    slope_clipped: bool
     """Whether the slope was clipped at the edge of what its first guess allows: the fit is then no estimate."""
-    misfit: Floats
+    misfit: float
     """χ² of the near rounds about the curve; see `LARGEST_MISFIT`."""
-    slope_ratio: Floats
+    slope_ratio: float
     """f̂ as a share of its first guess; see `LEAST_SLOPE`."""
-    slope_contrast: Floats
+    slope_contrast: float
     """Standard errors between the window's own slope and the curve's; see `LARGEST_SLOPE_CONTRAST`."""
-
-    def of_run(self, run: int) -> "CurveFit":
-        """The fit of one run: the same fields, as numbers."""
-        return CurveFit(*(values[run] for values in self))
 
     def with_boundaries_moved(self, share: float) -> "CurveFit":
         """The same fit with its diagnostics a share nearer to a good one, or, below zero, further from it."""
@@ -161,22 +156,21 @@ class CurveFit(NamedTuple):
         )
 
     @property
-    def holds(self) -> NDArray[np.bool_]:
+    def holds(self) -> bool:
         """Whether the diagnostics allow the smooth interval."""
-        known = (self.slope_error <= LARGEST_SLOPE_ERROR) & (self.error < math.inf)
-        return known & ~self.slope_clipped & self.smooth
+        known = self.slope_error <= LARGEST_SLOPE_ERROR and self.error < math.inf
+        return known and not self.slope_clipped and self.smooth
 
     @property
-    def smooth(self) -> NDArray[np.bool_]:
+    def smooth(self) -> bool:
         """Whether the answers follow the curve: no step and no flat stretch shows."""
         low, high = LARGEST_SLOPE_CONTRAST
-        straight = (self.slope_contrast >= low) & (self.slope_contrast <= high)
-        return straight & (self.misfit <= LARGEST_MISFIT)
+        return low <= self.slope_contrast <= high and self.misfit <= LARGEST_MISFIT
 
     @property
-    def suspect(self) -> NDArray[np.bool_]:
+    def suspect(self) -> bool:
         """Whether an atom or a gap may be there: the result warns."""
-        return ~self.smooth | (self.misfit > SUSPECT_MISFIT) | (self.slope_ratio < LEAST_SLOPE)
+        return not self.smooth or self.misfit > SUSPECT_MISFIT or self.slope_ratio < LEAST_SLOPE
 
 
 def fit_curve(
@@ -185,143 +179,118 @@ def fit_curve(
     variances: Floats,
     level: float,
     *,
-    start: Floats,
-    slope: Floats,
-    window: NDArray[np.bool_],
+    start: float,
+    slope: float,
+    window: Flags,
     bend_doubt: float = BEND,
     near_errors: float = NEAR_ERRORS,
     largest_bend: float = LARGEST_BEND,
-) -> "CurveFit":
-    """Fit runs × rounds of answers; an infinite variance leaves a round out.
+) -> CurveFit:
+    """Fit the answers of all rounds; an infinite variance leaves a round out.
 
     `start` and `slope` are first guesses of Q and f; the slope is sought within a factor of 8 of its guess. `window`
     marks the rounds that followed the recursion, `bend_doubt` is the prior standard deviation of κ, `largest_bend` the
     largest |κ|, and rounds within `near_errors` standard errors enter.
 
-    >>> q = np.linspace(-0.2, 0.4, 41)[None]
+    >>> q = np.linspace(-0.2, 0.4, 41)
     >>> y = 0.5 - 1 / (1 + np.exp(-4 * (q - 0.1)))  # f = 1 at Q = 0.1, no noise
-    >>> guesses = {"start": np.array([0.0]), "slope": np.array([0.5]), "window": np.ones((1, 41), dtype=bool)}
-    >>> fit = fit_curve(q, y, np.full((1, 41), 1e-2), 0.5, **guesses)
-    >>> [round(float(value[0]), 2) for value in (fit.center, fit.slope, fit.slope_error, fit.bend)]
+    >>> fit = fit_curve(q, y, np.full(41, 1e-2), 0.5, start=0.0, slope=0.5, window=np.ones(41, dtype=bool))
+    >>> [round(float(value), 2) for value in (fit.center, fit.slope, fit.slope_error, fit.bend)]
     [0.1, 0.99, 0.11, 0.0]
     """
-    xp = array_namespace(queries)
     scale = level * (1.0 - level)
     first = slope / scale
-    center, steep, bend = start.astype(float), first.astype(float), xp.zeros(len(start))
-    precision = xp.where(xp.isfinite(variances), 1.0 / variances, 0.0)
+    center, steep, bend, slope_clipped = float(start), float(first), 0.0, False
+    precision = np.where(np.isfinite(variances), 1.0 / variances, 0.0)
     # Nothing offered: nobody of a client has answered yet.
-    offered = xp.maximum(precision.sum(axis=1), 1e-300)
+    offered = max(float(precision.sum()), 1e-300)
     weights = precision
-    near = xp.minimum(NEAR, xp.maximum(NEAR_LEAST, near_errors / (scale * xp.sqrt(offered))))
-    eye, prior = xp.eye(3), xp.diag([0.0, 0.0, bend_doubt**-2])
-    slope_clipped = xp.zeros(len(start), dtype=xp.bool_)
-    matrix = xp.zeros((len(start), 3, 3))
-    damping, best = xp.zeros(len(start)), xp.full(len(start), math.inf)
-    kept: tuple[NDArray[Any], ...] = (center, steep, bend, slope_clipped, matrix, xp.zeros((len(start), 3)))
+    near = min(NEAR, max(NEAR_LEAST, near_errors / (scale * math.sqrt(offered))))
+    eye, prior = np.eye(3), np.diag([0.0, 0.0, bend_doubt**-2])
+    damping, best = 0.0, math.inf
+    kept = (center, steep, bend, slope_clipped, np.zeros((3, 3)), np.zeros(3))
     for turn in range(STEPS):
-        x = steep[:, None] * (queries - center[:, None])
-        if turn >= 2:
+        x = steep * (queries - center)
+        if turn == 2:
             # Which rounds are near is settled after two steps, then kept: a moving choice need not converge.
-            weights = precision * (xp.abs(x) <= near[:, None]) if turn == 2 else weights
-        x = xp.clip(x, -2.0, 2.0)
+            weights = precision * (np.abs(x) <= near)
+        x = np.clip(x, -2.0, 2.0)
         ranks = _ranks(level, x, bend)
-        gap = residuals - (level - ranks)
-        density = ranks * (1.0 - ranks)
-        along = density * (1.0 + 2.0 * bend[:, None] * x)
+        gap, density = residuals - (level - ranks), ranks * (1.0 - ranks)
+        along = density * (1.0 + 2.0 * bend * x)
         # In unit-free unknowns βQ, log β and κ, so that the matrix is well scaled.
-        slopes = xp.stack([along, -along * x, -density * x**2], axis=-1)
-        weighted = weights[..., None] * slopes
-        matrix = xp.einsum("rmi,rmj->rij", weighted, slopes) + prior
-        gradient = xp.einsum("rmi,rm->ri", weighted, gap)
-        gradient[:, 2] -= bend / bend_doubt**2
-        squares = (weights * gap**2).sum(axis=1) + (bend / bend_doubt) ** 2
-        worse = (squares > best * (1.0 + WORSE)) & (turn > 2)
-        damping = xp.where(worse, xp.maximum(8.0 * damping, 0.1), xp.where(damping > 1e-3, damping / 8.0, 0.0))
-        best = xp.where(worse, best, squares)
-        found = (center, steep, bend, slope_clipped, matrix, gradient)
-        if bool(worse.any()):
-            kept = tuple(
-                xp.where(worse.reshape(-1, *(1,) * (new.ndim - 1)), old, new)
-                for old, new in zip(kept, found, strict=True)
-            )
+        slopes = np.stack([along, -along * x, -density * x**2])
+        weighted = weights * slopes
+        matrix, gradient = weighted @ slopes.T + prior, weighted @ gap
+        gradient[2] -= bend / bend_doubt**2
+        squares = float((weights * gap**2).sum()) + (bend / bend_doubt) ** 2
+        if squares > best * (1.0 + WORSE) and turn > 2:
+            damping = max(8.0 * damping, 0.1)
         else:
-            kept = found
+            damping, best = damping / 8.0 if damping > 1e-3 else 0.0, squares
+            kept = (center, steep, bend, slope_clipped, matrix, gradient)
         center, steep, bend, slope_clipped, matrix, gradient = kept
-        ridge = 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * eye
-        change = xp.linalg.solve(matrix * (1.0 + damping[:, None, None] * eye) + ridge, gradient[..., None])[..., 0]
-        if turn > 2 and not bool((xp.abs(change) > SETTLED).any()):
+        ridge = 1e-12 * np.trace(matrix) * eye
+        change = np.linalg.solve(matrix * (1.0 + damping * eye) + ridge, gradient)
+        if turn > 2 and not (np.abs(change) > SETTLED).any():
             break
-        center = center + xp.clip(change[:, 0], -2.0, 2.0) / steep
-        wanted = steep * xp.exp(xp.clip(change[:, 1], -1.0, 1.0))
-        steep = xp.clip(wanted, first / 8.0, first * 8.0)
+        center += min(max(float(change[0]), -2.0), 2.0) / steep
+        wanted = steep * math.exp(min(max(float(change[1]), -1.0), 1.0))
+        steep = min(max(wanted, first / 8.0), first * 8.0)
         slope_clipped = wanted != steep
-        bend = xp.clip(bend + change[:, 2], -largest_bend, largest_bend)
-    spread = xp.linalg.inv(matrix + 1e-12 * xp.trace(matrix, axis1=1, axis2=2)[:, None, None] * eye)
-    relative = xp.sqrt(spread[:, 1, 1])
-    pair = matrix[:, :2, :2]
-    straight = pair[:, 1, 1] / (pair[:, 0, 0] * pair[:, 1, 1] - pair[:, 0, 1] ** 2 + 1e-300)
-    unbiased = xp.maximum(1.0 - DRIFT_BIAS * relative**2, 0.1)
+        bend = min(max(bend + float(change[2]), -largest_bend), largest_bend)
+    spread = np.linalg.inv(matrix + 1e-12 * np.trace(matrix) * eye)
+    relative, center_variance = math.sqrt(spread[1, 1]), float(spread[0, 0])
+    straight = matrix[1, 1] / (matrix[0, 0] * matrix[1, 1] - matrix[0, 1] ** 2 + 1e-300)
+    unbiased = max(1.0 - DRIFT_BIAS * relative**2, 0.1)
     known = relative < UNKNOWN_SLOPE
     misfit = lack_of_fit(queries, residuals, weights, level, center, steep, bend)
     return CurveFit(
-        xp.where(known, center, start),
-        xp.where(known, xp.sqrt(spread[:, 0, 0]) / (steep * unbiased), 1.0 / (slope * xp.sqrt(offered))),
-        xp.where(known, scale * steep * unbiased, slope),
-        relative,
-        xp.where(known, bend, 0.0),
-        xp.where(known, xp.clip(1.0 - straight / spread[:, 0, 0], 0.0, 1.0), 0.0),
-        weights.sum(axis=1) / offered,
-        slope_clipped,
-        xp.where(known | xp.isinf(misfit), misfit, 0.0),
-        steep * unbiased / first,
-        slope_contrast_of(queries, residuals, xp.where(window, weights, 0.0), scale * steep),
+        center=center if known else start,
+        error=math.sqrt(center_variance) / (steep * unbiased) if known else 1.0 / (slope * math.sqrt(offered)),
+        slope=scale * steep * unbiased if known else slope,
+        slope_error=relative,
+        bend=bend if known else 0.0,
+        bend_share=min(max(float(1.0 - straight / center_variance), 0.0), 1.0) if known else 0.0,
+        used=float(weights.sum()) / offered,
+        slope_clipped=slope_clipped,
+        misfit=misfit if known or math.isinf(misfit) else 0.0,
+        slope_ratio=steep * unbiased / first,
+        slope_contrast=slope_contrast_of(queries, residuals, np.where(window, weights, 0.0), scale * steep),
     )
 
 
-def _ranks(level: float, x: Floats, bend: Floats) -> Floats:
+def _ranks(level: float, x: Floats, bend: float) -> Floats:
     """F = L(logit τ + x + κx²)."""
-    target_logit = math.log(level / (1.0 - level))
-    ranks: Floats = 0.5 * (1.0 + array_namespace(x).tanh(0.5 * (target_logit + x + bend[:, None] * x**2)))
-    return ranks
+    return 0.5 * (1.0 + np.tanh(0.5 * (math.log(level / (1.0 - level)) + x + bend * x**2)))
 
 
-def slope_contrast_of(queries: Floats, residuals: Floats, weights: Floats, slope: Floats) -> Floats:
+def slope_contrast_of(queries: Floats, residuals: Floats, weights: Floats, slope: float) -> float:
     """(f_w − f)/s.e., f_w minus the slope of the answers on the questions of the window alone; 0 where it has none."""
-    xp = array_namespace(queries)
-    total = xp.maximum(weights.sum(axis=1), 1e-300)[:, None]
-    off = queries - (weights * queries).sum(axis=1)[:, None] / total
-    precision = (weights * off**2).sum(axis=1)
-    drop = -(weights * off * residuals).sum(axis=1)
-    contrast: Floats = xp.where(
-        precision > 0.0, (drop - slope * precision) / xp.sqrt(xp.maximum(precision, 1e-300)), 0.0
-    )
-    return contrast
+    off = queries - (weights * queries).sum() / max(float(weights.sum()), 1e-300)
+    precision = float((weights * off**2).sum())
+    drop = -float((weights * off * residuals).sum())
+    return (drop - slope * precision) / math.sqrt(precision) if precision > 0.0 else 0.0
 
 
 def lack_of_fit(
-    queries: Floats, residuals: Floats, weights: Floats, level: float, center: Floats, steep: Floats, bend: Floats
-) -> Floats:
+    queries: Floats, residuals: Floats, weights: Floats, level: float, center: float, steep: float, bend: float
+) -> float:
     """χ² of the answers about the curve, rounds grouped by their question; infinite where no round is near.
 
     Single rounds would drown a step of the curve in their own noise; groups add up what leans one way.
     """
-    xp = array_namespace(queries)
-    x = xp.clip(steep[:, None] * (queries - center[:, None]), -2.0, 2.0)
-    ranks = _ranks(level, x, bend)
-    order = xp.argsort(queries, axis=1, kind="stable")
-    weights = xp.take_along_axis(weights, order, axis=1)
-    gap = xp.take_along_axis(residuals - (level - ranks), order, axis=1)
-    total = weights.sum(axis=1)
-    before = (xp.cumsum(weights, axis=1) - 0.5 * weights) / xp.maximum(total, 1e-300)[:, None]
+    order = np.argsort(queries, kind="stable")
+    x = np.clip(steep * (queries - center), -2.0, 2.0)
+    gap, weights = (residuals - (level - _ranks(level, x, bend)))[order], weights[order]
+    total = float(weights.sum())
+    if not total > 0.0:
+        return math.inf
+    before = (np.cumsum(weights) - 0.5 * weights) / total
     # Rounds of equal length lie exactly on the borders: rounding must not decide on which side.
-    group = xp.minimum((before * GROUPS + ON_BORDER).astype(int), GROUPS - 1)
-    found = xp.zeros(len(queries))
-    for k in range(GROUPS):
-        part = xp.where(group == k, weights, 0.0)
-        found += (part * gap).sum(axis=1) ** 2 / xp.maximum(part.sum(axis=1), 1e-300)
-    misfit: Floats = xp.where(total > 0.0, found, xp.inf)
-    return misfit
+    group = np.minimum((before * GROUPS + ON_BORDER).astype(int), GROUPS - 1)
+    sums, masses = np.bincount(group, weights * gap, GROUPS), np.bincount(group, weights, GROUPS)
+    return float((sums**2 / np.maximum(masses, 1e-300)).sum())
 
 
 class ClientLines(NamedTuple):
@@ -343,28 +312,28 @@ def fit_by_client(fit: CurveFit, answers: ClientAnswers, weights: Floats, level:
     `fit` is the curve through complete rounds and pools; its bend and its diagnostics stay. `weights` are p_k; `share`
     is what knowing the clients' ranks leaves of the noise (`variance_share`).
     """
-    if not float(fit.slope_error) < UNKNOWN_SLOPE:
+    if not fit.slope_error < UNKNOWN_SLOPE:
         return fit
     queries, precisions = answers.queries, answers.precisions / share
     scale = level * (1.0 - level)
-    x = float(fit.slope) / scale * (queries - float(fit.center))
+    x = fit.slope / scale * (queries - fit.center)
     offered = 1.0 / float((weights**2 / precisions.sum(axis=0)).sum())
     near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, NEAR_ERRORS / (scale * offered**0.5)))
     kept = np.where(near[:, None], precisions, 0.0)
     if not bool(np.all(kept.sum(axis=0) > 0.0)):
         # A client was silent wherever it would have counted: nothing bounds the error.
-        return fit._replace(error=np.asarray(np.inf), slope_error=np.asarray(np.inf))
+        return fit._replace(error=math.inf, slope_error=math.inf)
     clipped = np.clip(x, -2.0, 2.0)
-    logits = np.log(level / (1.0 - level)) + clipped + float(fit.bend) * clipped**2
+    logits = np.log(level / (1.0 - level)) + clipped + fit.bend * clipped**2
     bent = 1.0 / (1.0 + np.exp(-logits)) - level - scale * clipped
     lines = fit_client_lines(queries, answers.residuals + bent[:, None], kept, weights)
     unbiased = max(1.0 - DRIFT_BIAS * lines.slope_error**2, 0.1)
-    known = max(1.0 - float(fit.bend_share), 0.1)
+    known = max(1.0 - fit.bend_share, 0.1)
     return fit._replace(
-        center=np.asarray(lines.center),
-        error=np.asarray(lines.error / (unbiased * known**0.5)),
-        slope=np.asarray(lines.slope * unbiased),
-        slope_error=np.asarray(lines.slope_error),
+        center=lines.center,
+        error=lines.error / (unbiased * known**0.5),
+        slope=lines.slope * unbiased,
+        slope_error=lines.slope_error,
     )
 
 
@@ -416,7 +385,6 @@ class Curve:
     """The curve through the answers of one run, with the intervals that come from it."""
 
     fit: CurveFit
-    """Of this run alone: its fields are numbers."""
     inference: Inference
     """The smooth interval."""
     answers: Floats
@@ -436,7 +404,7 @@ class Curve:
         rows, residuals, precisions = queries, drifts[:, None], 1.0 / noise[:, None]
         if self.clients is not None:
             rows, residuals, precisions = self.clients.queries, self.clients.residuals, self.clients.precisions
-        reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), float(self.fit.slope))
+        reach = probe_reach(self.level, 1.0 / float((1.0 / noise).sum()), self.fit.slope)
         return Bracket(rows, residuals, precisions, self.weights, self.inference.center, reach)
 
     @property
@@ -457,9 +425,9 @@ def information_in(noise: Floats, level: float) -> float:
 
 def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float = 1.0) -> Curve:
     """The curve of one run from its fit."""
-    law = FiellerLaw(float(fit.slope_error), information_in(answers[2], level))
-    error = float(fit.error) * math.sqrt(file_share)
-    inference = Inference("smooth", float(fit.center), error, law.quantile, law.tail)
+    law = FiellerLaw(fit.slope_error, information_in(answers[2], level))
+    error = fit.error * math.sqrt(file_share)
+    inference = Inference("smooth", fit.center, error, law.quantile, law.tail)
     return Curve(fit, inference, answers, level, file_share)
 
 
@@ -479,18 +447,18 @@ def fit_run(
     first, share = slope(trajectory) if guess is None else guess, variance_share(state, plan)
     low, high = working_range(plan.scale)
     fit = fit_curve(
-        queries[None],
-        drifts[None],
-        noise[None] * share,
+        queries,
+        drifts,
+        noise * share,
         plan.level,
-        start=np.array([trajectory.asked.mean()]),
+        start=float(trajectory.asked.mean()),
         # Where the answers give no slope: that of a rank that rises evenly over the range.
-        slope=np.array([first or 1.0 / (high - low)]),
-        window=(np.arange(len(noise)) >= len(noise) - rounds)[None],
-    ).of_run(0)
+        slope=first or 1.0 / (high - low),
+        window=np.arange(len(noise)) >= len(noise) - rounds,
+    )
     if guess is None:
         # A guess from the window itself is no second opinion on the slope.
-        fit = fit._replace(slope_ratio=np.ones_like(fit.slope_ratio))
+        fit = fit._replace(slope_ratio=1.0)
     clients, weights = trajectory.clients, np.array([client.weight for client in plan.clients])
     if clients is not None:
         fit = fit_by_client(fit, clients, weights, plan.level, share)
@@ -511,5 +479,5 @@ def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan)
         return 1.0
     wander = float(np.average(distance, weights=weights))
     # Without privacy and with every record asked nothing would be left but the wandering.
-    inflation = 1.0 / float(fit.used) if fit.used else math.inf
+    inflation = 1.0 / fit.used if fit.used else math.inf
     return max(file_share(state, plan, state.asked, wander, inflation), 0.01)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Floats
 from privatile.core.mechanism import rank_noise, report_variance
 from privatile.core.scale import Scale, clip, working_range
 from privatile.estimator.plan import Plan, RoundState, local_ranks
@@ -215,13 +215,12 @@ def known_share(weights: Floats, rates: Floats, records: NDArray[Any], ranks: Fl
     >>> round(float(known_share(one, 0.5 * one, 100 * one, 0.9 * one, 1e9 * one)), 4)  # 1 − r²(2F − 1)²
     0.84
     """
-    xp = array_namespace(ranks)
-    inside = xp.clip(ranks, 0.0, 1.0)
+    inside = np.clip(ranks, 0.0, 1.0)
     doubt = report_variance(rates, inside) / asked
-    tilt = xp.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
+    tilt = np.clip((2.0 * ranks - 1.0) ** 2 - 4.0 * doubt, 0.0, 1.0)
     saved = weights**2 * tilt / (4.0 * records)
     # Without privacy, and with every record on one side, nothing would be left: a variance of 0 weighs infinitely.
-    share: Floats = xp.maximum(1.0 - saved.sum(axis=-1) / rank_noise(weights, rates, records).sum(axis=-1), 1e-6)
+    share: Floats = np.maximum(1.0 - saved.sum(axis=-1) / rank_noise(weights, rates, records).sum(axis=-1), 1e-6)
     return share
 
 

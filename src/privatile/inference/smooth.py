@@ -1,18 +1,20 @@
 """The smooth reading of a straddling run: a curve through the same answers, for values declared continuous.
 
 `curve.fit_curve` fits all answers near the quantile, started inside the places where the answers change sign
-(`estimator.antitonic`): a curve that left them has not converged and is moved back. The interval is Fieller's, with its
-correction for low information (`laws.fieller`).
+(`straddle.sign_change`): a curve that left them has not converged and is moved back. The interval is Fieller's, with
+its correction for low information (`laws.ratio`).
 
-What speaks against the reading is in `readings.reason_against`.
+What speaks against the reading is in `reading.reason_against`.
 """
 
+import math
 from typing import NamedTuple
 
-from privatile.core.arrays import Floats, array_namespace
-from privatile.estimator.open_ended import SURE, OpenEnd
-from privatile.estimator.search import CERTAIN, sign_change
-from privatile.estimator.window import PLENTY, Window
+import numpy as np
+
+from privatile.core.arrays import Floats
+from privatile.estimator.open_ended import SURE, OpenRun
+from privatile.estimator.straddle import CERTAIN, PLENTY, Run, sign_change
 from privatile.inference.curve import LARGEST_BEND, NEAR_ERRORS, CurveFit, fit_curve
 
 PLACED = 1.03
@@ -37,15 +39,6 @@ intervals more. At information 6,300, 1,000 runs a law, 0.45 covers .947 (two hu
 .966; and nothing is added for the placement: errors of the centre are what the fit says, within 2%."""
 
 
-Straddled = Window | OpenEnd
-"""What a straddling window has learned, with or without a known end."""
-
-
-def placement_factor(window: Straddled) -> float:
-    """By how much the placement of the questions makes the centre's error larger than the fit says."""
-    return 1.0 if isinstance(window, OpenEnd) else PLACED
-
-
 class SmoothFits(NamedTuple):
     """The curve that is read, and the one that it has to agree with."""
 
@@ -54,16 +47,15 @@ class SmoothFits(NamedTuple):
     """A stiffer one through nearer answers alone, from information `PLENTY` on; below, the curve itself."""
 
     @property
-    def apart(self) -> Floats:
+    def apart(self) -> float:
         """Standard errors of the nearer slope between the two slopes."""
-        xp = array_namespace(self.curve.center)
-        logs = [xp.log(xp.maximum(xp.abs(fit.slope), 1e-300)) for fit in self]
-        result: Floats = xp.abs(logs[0] - logs[1]) / xp.maximum(self.nearer.slope_error, 1e-300)
-        return result
+        one, other = (math.log(max(abs(fit.slope), 1e-300)) for fit in self)
+        return abs(one - other) / max(self.nearer.slope_error, 1e-300)
 
-    def of_run(self, run: int) -> "SmoothFits":
-        """The fits of one run."""
-        return SmoothFits(self.curve.of_run(run), self.nearer.of_run(run))
+
+def placement_factor(run: Run | OpenRun) -> float:
+    """By how much the placement of the questions makes the centre's error larger than the fit says."""
+    return 1.0 if isinstance(run, OpenRun) else PLACED
 
 
 def fit_smooth(
@@ -71,42 +63,42 @@ def fit_smooth(
     residuals: Floats,
     variances: Floats,
     level: float,
-    window: Straddled,
+    run: Run | OpenRun,
     information: float,
     *,
     at_every_look: bool = False,
 ) -> SmoothFits:
-    """The curve through the answers of every run (runs × rounds; an infinite variance leaves a round out).
+    """The curve through the answers of a run; an infinite variance leaves a round out.
 
-    `window` gives the first guesses, `information` is that of all records of a plan with a known end. A centre outside
-    the places where the answers change sign is replaced by the window's own, moved between them. Without a known end,
-    from information `PLENTY` on, and where the curve is read at every look, the places must be `SURE` (4 standard
-    errors): with 2.5 they exclude the quantile in 1% to 2% of the runs, and the error over the bound is .02 larger
-    (information 6,000, 20,000 runs).
+    The window of the `run` gives the first guesses, `information` is that of all records of a plan with a known end. A
+    centre outside the places where the answers change sign is replaced by the window's own, moved between them. Without
+    a known end, from information `PLENTY` on, and where the curve is read at every look, the places must be `SURE` (4
+    standard errors): with 2.5 they exclude the quantile in 1% to 2% of the runs, and the error over the bound is .02
+    larger (information 6,000, 20,000 runs).
     """
-    xp = array_namespace(queries)
-    is_open = isinstance(window, OpenEnd)
+    if isinstance(run, OpenRun):
+        is_open, asked, center, slope = True, run.answers, run.center, run.slope
+    else:
+        is_open, asked, center, slope = False, run.asked, run.window.center, run.window.slope
     plenty = not is_open and information >= PLENTY
-    z = SURE if is_open or plenty or at_every_look else CERTAIN
-    below, above = sign_change(window.places, window.sums, window.precisions, z)
-    start = xp.clip(window.center, below, above)
+    below, above = sign_change(asked, SURE if is_open or plenty or at_every_look else CERTAIN)
+    start = min(max(center, below), above)
 
     def fitted(bend_doubt: float, largest_bend: float, near_errors: float) -> CurveFit:
-        # A window that has not begun has no slope of its own; NaN stays NaN and the fit reports an infinite error.
         fit = fit_curve(
             queries,
             residuals,
             variances,
             level,
             start=start,
-            slope=window.slope / window.spread,
-            window=xp.isfinite(variances),
+            slope=slope / run.fit.spread,
+            window=np.isfinite(variances),
             bend_doubt=bend_doubt,
             largest_bend=largest_bend,
             near_errors=near_errors,
         )
-        stray = (fit.center < below) | (fit.center > above)
-        return fit._replace(center=xp.where(stray, start, fit.center), error=placement_factor(window) * fit.error)
+        stray = not below <= fit.center <= above
+        return fit._replace(center=start if stray else fit.center, error=placement_factor(run) * fit.error)
 
     nearer = fitted(OPEN_BEND_DOUBT if is_open else BEND_DOUBT, LARGEST_BEND, NEAR_ERRORS)
     if not plenty:

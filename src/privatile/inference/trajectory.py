@@ -9,7 +9,7 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.estimator.plan import Ask, Plan, RoundState, drift, round_weight
-from privatile.estimator.straddle import Pools, gather
+from privatile.estimator.pools import Pools, gather
 
 
 @dataclass(frozen=True, eq=False)

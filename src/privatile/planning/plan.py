@@ -15,7 +15,7 @@ from privatile.errors import InputError
 from privatile.estimator.clients import Client
 from privatile.estimator.settings import parse_values
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.estimator.tuned import FEWEST_ROUNDS
+from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
 from privatile.planning.widths import Guess, both_in_words, wide
 from privatile.result.caveats import rounded_text
@@ -274,7 +274,7 @@ def _width(spec: RunSpec, index: int, method: str, guess: Guess | None) -> float
 
 def _fewest(spec: RunSpec) -> int:
     """Records that a client must have: one per round and level."""
-    return max(FEWEST_ROUNDS, spec.rounds or 0) * len(spec.levels)
+    return max(MIN_ROUNDS, spec.rounds or 0) * len(spec.levels)
 
 
 def _scaled(spec: RunSpec, times: float) -> RunSpec:

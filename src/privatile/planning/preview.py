@@ -24,8 +24,8 @@ from privatile.estimator.schedule import SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import information, supported
 from privatile.inference.anytime import STRADDLED, mixture_bound
-from privatile.inference.choice import LITTLE
 from privatile.inference.inference import level_each
+from privatile.inference.reading import LITTLE
 from privatile.laws.ratio import two_sided_z
 from privatile.planning.widths import (
     ExpectedWidth,
@@ -283,7 +283,7 @@ def _worth_it(costly: str, option: str, before: Sequence[Client], after: Sequenc
 
 
 def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple[ExpectedWidth, ...]:
-    """The interval that `inference.choice.choose_interval` will show first, and one whose width is known beside it."""
+    """The interval that `inference.reading.read` will show first, and one whose width is known beside it."""
     plan = spec.plan(index)
     level, clients = plan.level, plan.clients
     confidence = level_each(spec.confidence_level, spec.joint)

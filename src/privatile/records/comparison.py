@@ -68,10 +68,12 @@ def differences(recorded: dict[str, Any], recomputed: dict[str, Any], error: flo
     `share` is how far figures may differ; settings must be the same. What only one of the two has differs.
     """
     found = Differences([], [])
-    for key in sorted((recorded.keys() | recomputed.keys()) - {"clients"}):
+    for key in sorted((recorded.keys() | recomputed.keys()) - {"clients", "classes"}):
         if key not in recorded or key not in recomputed or not _same_fact(key, recorded, recomputed, error, share):
             (found.settings if key in SETTINGS else found.figures).append(key)
-    _compare_clients(found, recorded.get("clients"), recomputed["clients"], share)
+    for key in ("clients", "classes"):  # classes of weights, where there are any
+        if key in recorded or key in recomputed:
+            _compare_clients(found, key, recorded.get(key), recomputed.get(key, []), share)
     return found
 
 
@@ -109,14 +111,16 @@ def _same_week(recorded: object, recomputed: dict[str, Any], share: float) -> bo
     return all(same(recorded[key], mine, sizes.get(key, 0.0), share) for key, mine in recomputed.items())
 
 
-def _compare_clients(found: Differences, recorded: object, recomputed: list[dict[str, Any]], share: float) -> None:
-    """Add what differs in the entries of the clients."""
+def _compare_clients(
+    found: Differences, name: str, recorded: object, recomputed: list[dict[str, Any]], share: float
+) -> None:
+    """Add what differs in the entries of the clients, or of their classes."""
     entries = recorded if isinstance(recorded, list) and all(isinstance(one, dict) for one in recorded) else []
-    if [one.keys() for one in entries] != [two.keys() for two in recomputed]:
-        found.settings.append("clients")
+    if not recomputed or [one.keys() for one in entries] != [two.keys() for two in recomputed]:
+        found.settings.append(name)
         return
     for one, two in zip(entries, recomputed, strict=True):
         if not all(same(one[key], two[key]) for key in CLIENT_SETTINGS):
-            found.settings.append("clients")
+            found.settings.append(name)
         if not all(same(one[key], two[key], share=share) for key in two.keys() - CLIENT_SETTINGS):
-            found.figures.append("ranks of the clients")
+            found.figures.append(f"ranks of the {name}")

@@ -7,11 +7,6 @@ validated where it is large enough. Where it is not, or where the run itself sho
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import reduce
-from operator import or_
-
-import numpy as np
-from numpy.typing import NDArray
 
 from privatile.core.scale import Scale, clip
 from privatile.core.text import CLIENTS, PartWords, parts_of, percent_text
@@ -19,7 +14,7 @@ from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
-from privatile.estimator.straddle import StraddlePlan, straddle_memory
+from privatile.estimator.straddle import CLOSEST, StraddlePlan, straddle_memory
 from privatile.estimator.tuned import (
     RELAXATIONS,
     ROUNDS,
@@ -28,13 +23,12 @@ from privatile.estimator.tuned import (
     SUPPORTED,
     AutoPlan,
     information,
-    memory_of,
     supported,
+    tuned_run,
 )
-from privatile.estimator.window import CLOSEST
-from privatile.inference.choice import Evidence, Readings
 from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
-from privatile.inference.inference import ANY_SHAPE_METHOD, Inference
+from privatile.inference.inference import ANY_SHAPE_METHOD
+from privatile.inference.reading import Reading
 from privatile.inference.series import largest_influences
 from privatile.inference.trajectory import Trajectory
 from privatile.result.caveats import Caveat, caveat, what_it_takes
@@ -56,18 +50,18 @@ BEYOND_WEIGHT = 1.1
 """How far its share of the variance must exceed its weight: a client that holds most of the records may decide."""
 
 
-def curve_warnings(fit: CurveFit) -> dict[str, NDArray[np.bool_]]:
-    """By the code of the caveat, whether the fit of a run calls for it; for one run and for many at once."""
+def curve_warnings(fit: CurveFit) -> dict[str, bool]:
+    """By the code of the caveat, whether the fit of a run calls for it."""
     return {
         "misfit": fit.suspect,
-        "slope": (fit.slope_error > LARGEST_SLOPE_ERROR) | fit.slope_clipped,
+        "slope": fit.slope_error > LARGEST_SLOPE_ERROR or fit.slope_clipped,
         "curvature": fit.bend_share > UNKNOWN_BEND,
     }
 
 
-def warned(have: float, fit: CurveFit, gave_up: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether the result of a run of design auto warns about its interval; for one run and for many at once."""
-    return reduce(or_, curve_warnings(fit).values(), gave_up | (not supported(have)))
+def warned(have: float, fit: CurveFit, gave_up: bool) -> bool:
+    """Whether the result of a run of design auto warns about its interval."""
+    return gave_up or not supported(have) or any(curve_warnings(fit).values())
 
 
 def diagnose(
@@ -75,37 +69,38 @@ def diagnose(
     plan: Plan,
     state: RoundState,
     trajectory: Trajectory,
-    evidence: Evidence,
-    shown: Inference,
+    reading: Reading,
 ) -> tuple[list[Row], list[Caveat]]:
     """All that can be read from plan, state and fit. A run that may stop by its width leaves records unasked.
 
     Where the any-shape interval is shown, nothing that the fit may lack is a caveat about it.
     """
-    asked = state.asked if settings.until_width is not None else None
+    asked, shown = state.asked if settings.until_width is not None else None, reading.shown
     grid = not settings.declared.may_be_smooth
     parts = parts_of(settings.weighting)
     first, *others = known_beforehand(plan.level, plan.clients, shown.method, asked, grid=grid, parts=parts)
-    found = [first, *_stages(plan, state), *_curve(plan, trajectory, evidence), *others]
-    if isinstance(plan, OpenPlan) and evidence.straddled is not None:
-        found += _if_people_lie(plan, trajectory, evidence.straddled)
+    found = [first, *_stages(plan, state), *_curve(plan, trajectory, reading), *others]
+    if isinstance(plan, OpenPlan):
+        found += _if_people_lie(plan, trajectory, reading)
     about_the_fit = ("not-located", "misfit", "slope", "curvature", "relaxations") if shown.is_any_shape else ()
     caveats = [one for one in found if isinstance(one, Caveat) and one.code not in about_the_fit]
     # The contradiction of a smooth interval says the same.
-    if shown.method.startswith("smooth") and evidence.readings is not None and evidence.readings.contradiction:
+    if shown.method.startswith("smooth") and reading.contradiction:
         caveats = [one for one in caveats if one.code != "not-validated"]
     return [one for one in found if isinstance(one, Row)], caveats
 
 
-def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, both: Readings) -> Iterator[Row | Caveat]:
+def _if_people_lie(plan: OpenPlan, trajectory: Trajectory, reading: Reading) -> Iterator[Row | Caveat]:
     """How far a few people who lie could move the rank of the estimate (`inference.influence`).
 
     The estimate is the curve's quantile, for which this holds, unless the any-shape interval excludes it. Its tests
     keep what they have accepted: a few rounds in a row of people who lie can decide it for good, and nothing bounds
     what they have done.
     """
-    center = float(both.fit.center)
-    if both.any_shape.center != clip(plan.scale, center):
+    if reading.fit is None or reading.any_shape is None:
+        return
+    center = reading.fit.center
+    if reading.any_shape.center != clip(plan.scale, center):
         yield caveat("contradiction", "outvoted")
         yield Row("liars", "if people lie", [], "not bounded: the interval contradicts the curve through all answers")
         return
@@ -175,20 +170,20 @@ def no_log(scale: Scale) -> bool:
 def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     """What a design that tunes itself did before its window."""
     if isinstance(plan, StraddlePlan):
-        learned = straddle_memory(state).policy_state
-        searched, spent = int(learned.searched[0]), float(learned.spent[0])
+        learned = straddle_memory(state).run
+        searched, spent = learned.searched, learned.spent
         words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
         yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
-    tuning = memory_of(state).tuning
-    searched, probed, spent = int(tuning.searched[0]), int(tuning.probed[0]), float(tuning.spent[0])
+    run = tuned_run(state)
+    searched, probed, spent = run.searched, run.probed, run.spent
     words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
     words += f", {probed} to probe around it"
     found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
-    if bool(tuning.gave_up[0]):
+    if run.gave_up:
         yield caveat("not-located", helps=NARROW[no_log(plan.scale)])
 
 
@@ -201,22 +196,21 @@ def slope_error_text(slope_error: float) -> str:
     return f"± {slope_error:.0%}" if slope_error < UNKNOWN_SLOPE else "± 100% or more"
 
 
-def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[Row | Caveat]:
+def _curve(plan: Plan, trajectory: Trajectory, reading: Reading) -> Iterator[Row | Caveat]:
     """What the fitted curve shows."""
-    both = evidence.readings
-    if both is None:
+    fit, smooth = reading.fit, reading.smooth
+    if fit is None or smooth is None:
         return
-    fit, calls_for = both.fit, curve_warnings(both.fit)
-    slope, slope_error, misfit = float(fit.slope), float(fit.slope_error), float(fit.misfit)
-    bend, bend_share = float(fit.bend), float(fit.bend_share)
+    calls_for, straddled = curve_warnings(fit), reading.tests is not None
+    slope, slope_error, misfit, bend, bend_share = fit.slope, fit.slope_error, fit.misfit, fit.bend, fit.bend_share
     percent, known = slope_error_text(slope_error), slope_error < UNKNOWN_SLOPE
-    at = plan.scale.slope(both.smooth.center)
+    at = plan.scale.slope(smooth.center)
     density = slope / at if at else math.nan
     reached = slope * float(trajectory.steps.sum())
     facts = {"estimate": density, "relative_error": slope_error}
     rows = (
         Row("density", "density there", facts, f"{density:.3g} per unit {percent}"),
-        *(() if evidence.straddled else (Row("relaxations", "relaxations", reached, f"{reached:.0f}"),)),
+        *(() if straddled else (Row("relaxations", "relaxations", reached, f"{reached:.0f}"),)),
         Row(
             "bend",
             "bend",
@@ -231,13 +225,13 @@ def _curve(plan: Plan, trajectory: Trajectory, evidence: Evidence) -> Iterator[R
         ),
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
-    if calls_for["misfit"] and not both.contradiction:
+    if calls_for["misfit"] and not reading.contradiction:
         yield caveat("misfit")
     if calls_for["slope"]:
         yield caveat("slope", error=percent, most=f"{LARGEST_SLOPE_ERROR:.0%}")
     if calls_for["curvature"]:
         yield caveat("curvature", percent=f"{bend_share:.0%}", helps=STRAIGHTEN[no_log(plan.scale)])
-    if reached < FEW_RELAXATIONS and not evidence.straddled and not isinstance(plan, AutoPlan):
+    if reached < FEW_RELAXATIONS and not straddled and not isinstance(plan, AutoPlan):
         yield caveat("relaxations", number=reached)
 
 
@@ -260,7 +254,7 @@ def _dominance(clients: Sequence[Client], parts: PartWords) -> Iterator[Row | Ca
 
 
 def explain(
-    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, evidence: Evidence
+    settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory, reading: Reading
 ) -> tuple[str, ...]:
     """The choices of a run that tunes itself, as far as no row has them; nothing for designs whose tables are fixed.
 
@@ -275,28 +269,27 @@ def explain(
             f"{min(client.records for client in plan.clients)} records, gives about {SHORTEST} a round."
         )
     if isinstance(plan, StraddlePlan):
-        placed = int(straddle_memory(state).policy_state.window.placed[0])
+        placed, layout = straddle_memory(state).run.window.placed, plan.rules.layout
         lines.append(
-            f"Window: {CLOSEST:g} to {plan.policy.layout.farthest:g} standard errors of the result below and above the "
-            f"quantile in turn, and every {plan.policy.layout.centre_every}th round at its centre, where an atom would "
-            f"show. The questions were placed {placed} times."
+            f"Window: {CLOSEST:g} to {layout.farthest:g} standard errors of the result below and above the quantile in "
+            f"turn, and every {layout.centre_every}th round at its centre, where an atom would show. The questions "
+            f"were placed {placed} times."
         )
     elif len(trajectory.steps):
-        tuning = memory_of(state).tuning
-        planned = plan.rounds - int(tuning.searched[0]) - int(tuning.probed[0])
+        run = tuned_run(state)
+        planned = plan.rounds - run.searched - run.probed
         # γ·f·T from the rule itself: step times density would fall to either side of a half.
         reached = min(RELAXATIONS, STABLE * planned)
         capped = reached < RELAXATIONS
         why = f", fewer than {RELAXATIONS:g} because γ·f stays at or below {STABLE:g}" if capped else ""
         lines.append(
             f"Average: the constant step {float(trajectory.steps[0]):.4g} on the working scale, for the believed "
-            f"density {float(tuning.slope[0]):.4g}: {reached:.0f} relaxations were planned{why}."
+            f"density {run.slope:.4g}: {reached:.0f} relaxations were planned{why}."
         )
-    if evidence.readings is not None and settings.declared.may_be_smooth:
-        both = evidence.readings
+    if reading.fit is not None and reading.smooth is not None and settings.declared.may_be_smooth:
         lines.append(
-            f"Fit: {both.fit.used:.1%} of the answers' precision lay near enough to count. The smooth interval "
-            f"is {both.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
+            f"Fit: {reading.fit.used:.1%} of the answers' precision lay near enough to count. The smooth interval "
+            f"is {reading.smooth.quantile(0.95):.3f} standard errors either way at 95%, 1.960 with a known density."
         )
     if isinstance(plan, AutoPlan):
         lines.append(

@@ -23,17 +23,8 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings, parse_values
 from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.any_shape import Grid
-from privatile.inference.choice import (
-    Evidence,
-    anytime_inference,
-    as_displayed,
-    beside_anytime,
-    choose_interval,
-    gather_evidence,
-    straddled,
-    valid_at_every_look,
-)
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
+from privatile.inference.reading import SUSPECT, Reading, as_displayed, read, straddled
 from privatile.inference.trajectory import Trajectory
 from privatile.result.caveats import (
     MORE,
@@ -59,10 +50,6 @@ from privatile.result.weeks import over_time
 
 MOST_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
-
-
-SUSPECT = "the answers follow a smooth curve less well than most do"
-"""Why the any-shape interval stands first where a curve is suspect, and its misfit not yet a contradiction."""
 
 
 class LevelFacts(NamedTuple):
@@ -143,29 +130,21 @@ class BothReadings(NamedTuple):
 
 
 def both_readings(
-    settings: ReportSettings, evidence: Evidence, shown: Inference, interval: ConfidenceInterval, scale: Scale
+    settings: ReportSettings, reading: Reading, interval: ConfidenceInterval, scale: Scale
 ) -> BothReadings:
-    """What stands beside the interval that is `shown`."""
-    both = evidence.readings
-    if both is None:
+    """What stands beside the `interval` that is shown."""
+    if reading.fit is None:
         return BothReadings("smooth", None, "", None, ())
-    any_shape = shown.is_any_shape
-    why, other = both.contradiction, None
-    beside: Inference | None = both.smooth if any_shape else both.any_shape
-    if settings.until_width is not None:
-        # A run that was looked at: only what is valid at every look may stand beside its interval.
-        beside = beside_anytime(evidence)
-        if any_shape and beside is None and evidence.curve is not None:
-            why = why or SUSPECT
-    welcome = not any_shape or (not why and settings.declared.may_be_smooth)
-    if beside is not None and welcome and not both.open_end:
-        other = _other(beside, "smooth" if any_shape else "any-shape", settings, scale)
+    shown, any_shape, other = reading.shown, reading.shown.is_any_shape, None
+    why = reading.contradiction or (SUSPECT if reading.suspect else "")
+    if reading.other is not None:
+        other = _other(reading.other, "smooth" if any_shape else "any-shape", settings, scale)
     # Where a grid is declared nobody expects a smooth interval.
     expected = not any_shape or settings.declared.may_be_smooth
     contradiction = f"no smooth interval: {why}" if why and expected else ""
     found = list(against_smooth(why, settings, shown.method))
     values, level = None, level_each(settings.confidence_level, settings.joint)
-    if any_shape and both.crossed(level):
+    if any_shape and reading.crossed(level):
         contradiction = (
             "the answers contradict each other: some place the quantile above a value, others at or below a smaller one"
         )
@@ -432,14 +411,14 @@ def summarize(
     at an end fixed beforehand only.
     """
     plan = plan.so_far(state)
-    evidence = gather_evidence(settings, plan, state, trajectory, at_fixed_end=at_fixed_end)
-    alone = choose_interval(settings, evidence)
+    reading = read(settings, plan, state, trajectory, at_fixed_end=at_fixed_end)
+    alone = reading.shown
     inference = as_displayed(alone, settings, plan.scale)
     interval = interval_in_units(inference, plan.scale, settings.confidence_level)
     any_shape = alone.is_any_shape
-    rows, warnings = diagnose(settings, plan, state, trajectory, evidence, alone)
-    both = both_readings(settings, evidence, alone, interval, plan.scale)
-    anytime, sequence = None, anytime_inference(evidence)
+    rows, warnings = diagnose(settings, plan, state, trajectory, reading)
+    both = both_readings(settings, reading, interval, plan.scale)
+    anytime, sequence = None, reading.anytime
     if sequence is not None:
         sequence = as_displayed(sequence, settings, plan.scale)
         anytime = interval_in_units(sequence, plan.scale, settings.confidence_level)
@@ -476,8 +455,8 @@ def summarize(
         diagnostics=tuple(rows),
         anytime=anytime,
         anytime_condition=None if sequence is None else "any-shape" if sequence.is_any_shape else "smooth",
-        valid_at_every_look=valid_at_every_look(settings, evidence, alone),
-        explanation=explain(settings, plan, state, trajectory, evidence),
+        valid_at_every_look=reading.valid_at_every_look,
+        explanation=explain(settings, plan, state, trajectory, reading),
         condition=both.condition,
         other=both.other,
         contradiction=both.contradiction,
@@ -503,28 +482,22 @@ def narrow_enough(
         low, high = (in_units(plan.scale, end) for end in ends)
         if high - low > settings.until_width * (1.0 + boundary_shift):
             return False
-    evidence = gather_evidence(settings, plan.so_far(state), state, trajectory, at_fixed_end=False)
-    return may_stop(settings, evidence, plan.scale, boundary_shift)
+    reading = read(settings, plan.so_far(state), state, trajectory, at_fixed_end=False, boundary_shift=boundary_shift)
+    return may_stop(settings, reading, plan.scale, boundary_shift)
 
 
-def may_stop(settings: ReportSettings, evidence: Evidence, scale: Scale, boundary_shift: float = 0.0) -> bool:
+def may_stop(settings: ReportSettings, reading: Reading, scale: Scale, boundary_shift: float = 0.0) -> bool:
     """Whether the displayed interval is as narrow as asked for, and the diagnostics of a smooth one hold.
 
-    `boundary_shift` moves the width and the limits of the diagnostics by a share, so that the run stops sooner (later
-    where it is below zero): two machines may differ in a decision only where both of these differ
-    (`estimator.transcript`).
+    `boundary_shift` moves the width by a share, as it has moved the limits of the diagnostics in the reading, so that
+    the run stops sooner (later where it is below zero): two machines may differ in a decision only where both of these
+    differ (`plan.difference`).
     """
-    curve, straddled, holds = evidence.curve, evidence.straddled, True
-    if settings.until_width is None or (curve is None and straddled is None):
+    if settings.until_width is None or reading.fit is None or not reading.may_stop:
         return False
-    if curve is not None:
-        curve = replace(curve, fit=curve.fit.with_boundaries_moved(boundary_shift))
-        holds = bool(curve.fit.holds)
-    if straddled is not None:
-        straddled = straddled.with_boundaries_moved(boundary_shift)
-    chosen = choose_interval(settings, replace(evidence, curve=curve, straddled=straddled))
-    low, high = interval_in_units(as_displayed(chosen, settings, scale), scale, settings.confidence_level)
-    return holds and high - low <= settings.until_width * (1.0 + boundary_shift)
+    shown = as_displayed(reading.shown, settings, scale)
+    low, high = interval_in_units(shown, scale, settings.confidence_level)
+    return high - low <= settings.until_width * (1.0 + boundary_shift)
 
 
 def common_level(plan: Plan) -> float:

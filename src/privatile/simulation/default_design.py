@@ -1,67 +1,57 @@
 """The default designs in simulation: many runs through the code that real runs execute, scored by what they show.
 
-The design auto in simulation: thousands of runs at once, through the code that real runs execute.
-
-A cohort's count is one binomial draw given q (its records are fresh and independent), so nothing is approximated.
-
-The intervals that results would show, for many simulated runs: the rule is `inference.choice`'s own.
-
-Many runs of the default design at once, through the code that real runs execute, and both intervals of each.
-
-The questions are `StraddlePolicy`'s, the ends `inference.any_shape`'s, the curve `inference.smooth_reading`'s, and the
-headline follows `inference.readings`. Only the loop is written here: arrays with a leading axis of runs take the place
-of one run's state.
-
-What a reader of many simulated results is shown: the headline of each, and the interval that stands beside it.
+A cohort's count is one binomial draw given q (its records are fresh and independent), so nothing is approximated. The
+questions are those of `estimator.straddle` and `estimator.tuned`, compiled (`compiling`); what a run shows is read from
+its state by `inference.read`, as for a live run. Only the loop over rounds is written here.
 
 One entry for both declarations. Values declared continuous are asked by the tuned design and read as smooth; all others
 by the straddling design, whose any-shape interval is the headline. A declared grid changes the report alone: the
 headline is then the set of grid values that the any-shape interval leaves.
-
-Cells of an experiment that are run as `privatile estimate` runs its default design, and scored by what it shows.
-
-`shown_results` has the rule; here are the key, the streams and the summary that every cell of an experiment has.
 """
 
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatile.core.arrays import Floats, array_namespace
+from privatile.core.arrays import Flags, Floats, Ints
 from privatile.core.mechanism import RandomizedResponse, debias, rank_noise, yes_probability
 from privatile.core.scale import Identity
 from privatile.errors import InputError
+from privatile.estimator import straddle, tuned
 from privatile.estimator.clients import Client
-from privatile.estimator.plan import normalizer_of
+from privatile.estimator.plan import Averages, Records, RoundState, normalizer_of
+from privatile.estimator.pools import Heard, variance_bound
+from privatile.estimator.search import MAX_SEARCH_ROUNDS, compiled, copied, records_to_ask
 from privatile.estimator.settings import Declaration, IntervalName, ReportSettings, parse_values
-from privatile.estimator.straddle import SEARCH, StraddlePlan, StraddlePolicy, Straddling, variance_bound
-from privatile.estimator.tuned import AVERAGE, RELAXATIONS, AutoPlan, QuestionPolicy, Tuning
-from privatile.estimator.window import Answers
-from privatile.inference.any_shape import CHECKED_AT, Grid
-from privatile.inference.choice import Evidence, as_displayed, choose_interval, known_end, reason_against
-from privatile.inference.curve import CurveFit, curve_of, fit_curve
-from privatile.inference.inference import Inference, known_share
-from privatile.inference.self_normalized import AveragedPath
-from privatile.inference.smooth import fit_smooth
-from privatile.laws.ratio import fieller_reach, low_information_factor, two_sided_z
+from privatile.estimator.straddle import StraddleMemory, StraddlePlan
+from privatile.estimator.straddle import learn as learn_straddled
+from privatile.estimator.tuned import RELAXATIONS, AutoPlan
+from privatile.estimator.tuned import learn as learn_tuned
+from privatile.inference.any_shape import Grid
+from privatile.inference.inference import Inference
+from privatile.inference.reading import Reading, any_shape_of, as_displayed, read
+from privatile.inference.trajectory import Trajectory
 from privatile.simulation.cells import plain_population
+from privatile.simulation.compiling import column, fast, has_numba, rows_of, run_of
 from privatile.simulation.engine import Summary
 from privatile.simulation.populations import Empirical, LogOf, Mixture, Population
 from privatile.simulation.theory import efficiency_bound
 
-BLOCK = 500
-"""Runs in memory at a time: the beliefs of more would leave the processor's cache."""
+INTERVALS: tuple[IntervalName, ...] = ("default", "any-shape")
 
-FITTED = 40
-"""Curves fitted at a time on a processor."""
+BLOCK = 500
+"""Runs in memory at a time."""
+
+WORTH_COMPILING = 50_000
+"""Rounds of all runs together from which on the rules are compiled: they take half a minute once, plain 3 s."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +94,10 @@ class AutoCell:
 
     @cached_property
     def plan(self) -> AutoPlan:
-        """The plan of a real run with these clients."""
+        """The plan of a real run of the design for continuous values with these clients."""
         rows = zip(self.truth_rates, self.shares, self.records, strict=True)
         clients = [Client(f"c{k}", RandomizedResponse(r), p, self.level, n) for k, (r, p, n) in enumerate(rows)]
-        return AutoPlan(tuple(clients), Identity(self.low, self.high), self.rounds)
+        return AutoPlan(tuple(clients), Identity(self.low, self.high), self.rounds, self.relaxations)
 
     @cached_property
     def straddle_plan(self) -> StraddlePlan:
@@ -119,128 +109,175 @@ class AutoCell:
         """(τ(1 − τ))²/s²."""
         return self.plan.information
 
-    @cached_property
-    def policy(self) -> QuestionPolicy:
-        """The rules, with this cell's numbers."""
-        return replace(self.plan.policy, relaxations=self.relaxations)
 
-
-@dataclass(frozen=True, eq=False)
-class AutoRuns:
-    """What many runs of one cell gave; the first axis is runs, rounds the second."""
-
-    level: float
-    queries: Floats
-    residuals: Floats
-    noise: Floats
-    """Σp_k²/(4r_k²E_k) of every round; infinite for a round that is left out."""
-    averaged: NDArray[np.bool_]
-    asked: Floats
-    """Share of all records asked so far, after every round."""
-    after: Floats
-    """The query after every round."""
-    share: Floats
-    """What knowing the clients' ranks takes off the noise."""
-    tuning: Tuning
-
-    @cached_property
-    def fit(self) -> CurveFit:
-        """The curve through the answers of every run, as `fit_run` fits it."""
-        xp, averaged = array_namespace(self.queries), self.averaged
-        start = xp.where(averaged, self.queries, 0.0).sum(axis=1) / xp.maximum(averaged.sum(axis=1), 1)
-
-        def part(runs: slice) -> CurveFit:
-            return fit_curve(
-                self.queries[runs],
-                self.residuals[runs],
-                (self.noise * self.share[:, None])[runs],
-                self.level,
-                start=start[runs],
-                slope=self.tuning.slope[runs],
-                window=averaged[runs],
-            )
-
-        # Runs of one fit wait for its slowest: on a processor few at a time.
-        size = len(start) if xp is not np else FITTED
-        parts = [part(slice(first, first + size)) for first in range(0, len(start), size)]
-        return CurveFit(*(xp.concatenate(column) for column in zip(*parts, strict=True)))
-
-    def until(self, last: int) -> "AutoRuns":
-        """The runs as they stood after round `last` (counted from 0)."""
-        xp = array_namespace(self.queries)
-        seen = xp.arange(self.queries.shape[1]) <= last
-        noise, averaged = xp.where(seen, self.noise, xp.inf), self.averaged & seen
-        return replace(self, noise=noise, averaged=averaged, asked=self.asked[:, : last + 1])
-
-    def on_host(self) -> "AutoRuns":
-        """The same with numpy's arrays, the curves fitted where the runs were simulated."""
-        if array_namespace(self.queries) is np:
-            return self
-        host = AutoRuns(*(on_host(getattr(self, part.name)) for part in fields(self)))
-        host.__dict__["fit"] = on_host(self.fit)
-        return host
-
-
-def on_host(value: Any) -> Any:
-    """Arrays of a GPU as numpy's; also inside tuples."""
-    if isinstance(value, tuple):
-        parts = [on_host(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value.get() if hasattr(value, "get") else value
-
-
-class Drawn:
+class BinomialAnswers:
     """The answers of clients whose records are drawn with replacement: a cohort's count is one binomial draw."""
 
-    def __init__(self, cell: AutoCell, rng: Any, xp: Any = np) -> None:
-        self.rng, self.rates = rng, xp.array(cell.truth_rates)
+    def __init__(self, cell: AutoCell, rng: np.random.Generator) -> None:
+        self.rng, self.rates = rng, np.array(cell.truth_rates)
         self.kinds = list(dict.fromkeys(cell.populations))
-        self.which = xp.array([self.kinds.index(population) for population in cell.populations])
+        self.which = np.array([self.kinds.index(population) for population in cell.populations])
 
-    def counts(self, queries: Floats, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    def counts(self, queries: Floats, lengths: Ints) -> Ints:
         """Ones of every run's clients (runs × clients) when `lengths` records of each answer."""
         ranks = ranks_at(self.kinds, queries)[:, self.which]
-        ones: NDArray[np.int64] = self.rng.binomial(lengths, yes_probability(self.rates, 1.0 - ranks))
-        return ones
-
-
-def simulate(cell: AutoCell, runs: int, rng: Any, xp: Any = np, *, answers: Any = None) -> "AutoRuns":
-    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it.
-
-    `answers` has another way to answer than `Drawn`, as given people do.
-    """
-    answers = answers or Drawn(cell, rng, xp)
-    policy, rounds = cell.policy, cell.policy.rounds
-    weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)
-    records = xp.array(cell.records, dtype=xp.int64)
-    tuning = policy.begin(runs, xp)
-    left = xp.tile(records, (runs, 1))
-    queries, residuals, noise, asked, after = (xp.empty((runs, rounds)) for _ in range(5))
-    averaged = xp.empty((runs, rounds), dtype=xp.bool_)
-    ones, window = xp.zeros((runs, len(records))), xp.zeros((runs, len(records)))
-    for m in range(rounds):
-        lengths = policy.lengths(tuning, records, left)
-        left -= lengths
-        query, now = tuning.query, tuning.stage == AVERAGE
-        counts = answers.counts(query, lengths)
-        means = debias(rates, counts / lengths)
-        queries[:, m], averaged[:, m] = query, now
-        residuals[:, m] = means @ weights - (1.0 - cell.level)
-        noise[:, m] = rank_noise(weights, rates, lengths).sum(axis=1)
-        ones += xp.where(now[:, None], counts, 0)
-        window += xp.where(now[:, None], lengths, 0)
-        tuning = policy.learn(tuning, residuals[:, m], noise[:, m])
-        asked[:, m] = 1.0 - left.sum(axis=1) / records.sum()
-        after[:, m] = tuning.query
-    local = 1.0 - debias(rates, ones / window)
-    share = known_share(weights, rates, records, local, window)
-    return AutoRuns(cell.level, queries, residuals, noise, averaged, asked, after, share, tuning)
+        return self.rng.binomial(lengths, yes_probability(self.rates, 1.0 - ranks))
 
 
 def ranks_at(kinds: Sequence[Population], queries: Floats) -> Floats:
     """F of every kind of population (columns) at every run's question (rows)."""
-    ranks: Floats = array_namespace(queries).stack([population.cdf(queries) for population in kinds], axis=1)
-    return ranks
+    return np.stack([population.cdf(queries) for population in kinds], axis=1)
+
+
+@compiled
+def ask_all(rules: Any, runs: Any, records: Ints, left: Ints, lengths: Ints) -> None:
+    """How many records of every client the next round of every run asks (runs × clients)."""
+    for k in range(len(lengths)):
+        for c in range(len(records)):
+            lengths[k, c] = records_to_ask(runs[k].share, rules.rounds - runs[k].done, records[c], left[k, c])
+
+
+@compiled
+def learn_all_straddled(rules: Any, runs: Any, residuals: Floats, variances: Floats, tested: Floats) -> None:
+    """One answer to every run, with the variance that the tests take for it."""
+    for k in range(len(residuals)):
+        heard = Heard(runs[k].query, residuals[k], tested[k], 1.0)
+        learn_straddled(rules, runs[k], residuals[k], variances[k], heard)
+
+
+@compiled
+def learn_all_tuned(rules: Any, runs: Any, residuals: Floats, variances: Floats, tested: Floats) -> None:
+    """One answer to every run."""
+    for k in range(len(residuals)):
+        learn_tuned(rules, runs[k], residuals[k], variances[k])
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRuns:
+    """What many runs of one cell gave; the first axis is runs, rounds the second."""
+
+    cell: AutoCell
+    plan: AutoPlan | StraddlePlan
+    runs: Sequence[Any]
+    """What they have learned in the end."""
+    queries: Floats
+    residuals: Floats
+    noise: Floats
+    """Σp_k²/(4r_k²E_k) of every round."""
+    averaged: Flags
+    """Rounds of the window."""
+    stages: Ints
+    asked: Ints
+    """Records asked so far, of all clients."""
+    after: Floats
+    """The query after every round."""
+    ones: Ints
+    window: Ints
+    """Runs × clients: counts over the rounds of the window, and records asked there."""
+
+    def state(self, run: int, rounds: int | None = None) -> tuple[RoundState, Trajectory]:
+        """State and path of one run after so many rounds, as a live run has them; none: in the end.
+
+        The clients' ranks are those of the end.
+        """
+        done = self.queries.shape[1] if rounds is None else rounds
+        clients, averaged = len(self.cell.records), self.averaged[run, :done]
+        queries, residuals, noise = (part[run, :done] for part in (self.queries, self.residuals, self.noise))
+        after, weights = self.after[run, :done][averaged], noise[averaged]
+        learned, number, average = self.runs[run], len(after), math.nan
+        step, memory = 0.0, learned
+        if isinstance(self.plan, StraddlePlan):
+            memory = StraddleMemory(learned, {})
+        else:
+            step = learned.step
+        sums = Averages(center=math.nan)
+        if number >= 2:
+            average, total = float(after.mean()), float(weights.sum())
+            spread = normalizer_of(after, weights) * total * number * number
+            sums = Averages(average, number, 0.0, total, moment2=spread)
+        nothing = (0,) * clients
+        state = RoundState(
+            round=done,
+            query=float(self.after[run, done - 1]),
+            means=(math.nan,) * clients,
+            noise=(math.nan,) * clients,
+            used=(1,) * clients,
+            heard=(float(queries[-1]),) * clients,
+            silent=nothing,
+            ones=nothing,
+            # Only their sum is known, and looked at.
+            asked=(int(self.asked[run, done - 1]), *nothing[1:]),
+            window_ones=tuple(self.ones[run].tolist()),
+            window_asked=tuple(self.window[run].tolist()),
+            records=(Records(0),) * clients,
+            averages=sums,
+            memory=memory,
+        )
+        path = np.column_stack([queries[averaged], residuals[averaged], after, weights, np.full(number, step)])
+        return state, Trajectory(path.ravel(), np.column_stack([queries, residuals, noise]).ravel())
+
+    def ends(self, confidence_level: float) -> tuple[Floats, Floats]:
+        """Both ends of the any-shape interval of every straddled run; an end that is not bounded is infinite."""
+        if not isinstance(self.plan, StraddlePlan):
+            raise TypeError("these runs follow the quantile")
+        pairs = [any_shape_of(self.plan, run).ends(confidence_level) for run in self.runs]
+        low, high = np.array(pairs).T
+        return low, high
+
+    def reading(self, run: int, settings: ReportSettings, rounds: int | None = None) -> Reading:
+        """What the answers of one run say."""
+        return read(settings, self.plan, *self.state(run, rounds))
+
+    def readings(self, interval: IntervalName = "default") -> list[Reading]:
+        """What the answers of every run say in the end."""
+        settings = replace(settings_of(self.cell, self.plan), interval=interval)
+        return [self.reading(run, settings) for run in range(len(self.runs))]
+
+
+def simulate(
+    cell: AutoCell, plan: AutoPlan | StraddlePlan, runs: int, rng: np.random.Generator, *, answers: Any = None
+) -> SimulatedRuns:
+    """Run a cell `runs` times, by its plan of either design.
+
+    `answers` has another way to answer than `BinomialAnswers`, as given people do.
+    """
+    answers = answers or BinomialAnswers(cell, rng)
+    rules, rounds = plan.rules, plan.rules.rounds
+    weights, rates, records = np.array(cell.shares), np.array(cell.truth_rates), np.array(cell.records)
+    straddles = isinstance(plan, StraddlePlan)
+    # Few sizes: each is compiled for itself. A tuned run has at most 20 probes besides.
+    room = 2 ** max(7, math.ceil(math.log2(MAX_SEARCH_ROUNDS * rounds + 22)))
+    first: Any = straddle.begin(plan.rules, room) if isinstance(plan, StraddlePlan) else tuned.begin(plan.rules, room)
+    many = runs * rounds >= WORTH_COMPILING and has_numba()
+    rows: Any = [copied(first) for _ in range(0 if many else runs)]
+    ask, learn = ask_all, learn_all_straddled if straddles else learn_all_tuned
+    if many:
+        rows, ask, learn = rows_of(first, runs), fast(ask), fast(learn)
+    left = np.tile(records, (runs, 1))
+    lengths = np.empty_like(left)
+    queries, residuals, noise, after = (np.empty((runs, rounds)) for _ in range(4))
+    stages, asked = (np.empty((runs, rounds), dtype=np.int64) for _ in range(2))
+    averaged = np.empty((runs, rounds), dtype=np.bool_)
+    ones, window = (np.zeros(left.shape, dtype=np.int64) for _ in range(2))
+    for m in range(rounds):
+        ask(rules, rows, records, left, lengths)
+        left -= lengths
+        queries[:, m], stages[:, m] = column(rows, "query"), column(rows, "stage")
+        averaged[:, m] = stages[:, m] != straddle.SEARCH if straddles else stages[:, m] == tuned.AVERAGE
+        counts = answers.counts(queries[:, m], lengths)
+        residual, variance = residuals[:, m], noise[:, m]
+        residual[:] = debias(rates, counts / lengths) @ weights - (1.0 - cell.level)
+        variance[:] = rank_noise(weights, rates, lengths).sum(axis=1)
+        ones += np.where(averaged[:, m, None], counts, 0)
+        window += np.where(averaged[:, m, None], lengths, 0)
+        asked[:, m] = records.sum() - left.sum(axis=1)
+        tested = variance
+        if isinstance(plan, StraddlePlan):
+            tested = variance_bound(cell.level, weights, rates, lengths, exact=plan.exact)
+        learn(rules, rows, residual.copy(), variance.copy(), tested.copy())
+        after[:, m] = column(rows, "query")
+    learned = [run_of(row, first) for row in rows] if many else rows
+    return SimulatedRuns(cell, plan, learned, queries, residuals, noise, averaged, stages, asked, after, ones, window)
 
 
 class DisplayedIntervals(NamedTuple):
@@ -271,90 +308,20 @@ class DisplayedIntervals(NamedTuple):
         return (self.high - self.low) / 2.0
 
 
-def settings_of(cell: AutoCell) -> ReportSettings:
-    """The defaults of a result of the design for continuous values, for a cell."""
-    return ReportSettings("simulated values", (cell.level,), value_kind="continuous")
+def settings_of(cell: AutoCell, plan: AutoPlan | StraddlePlan) -> ReportSettings:
+    """The defaults of a result of a design, for a cell."""
+    values = "any" if isinstance(plan, StraddlePlan) else "continuous"
+    return ReportSettings("simulated values", (cell.level,), value_kind=values)
 
 
 def displayed_intervals(
-    cell: AutoCell, runs: AutoRuns, levels: Sequence[float] = (0.95,), interval: IntervalName = "default"
+    found: SimulatedRuns, levels: Sequence[float] = (0.95,), readings: Sequence[Reading] | None = None
 ) -> "list[DisplayedIntervals]":
-    """What the results of all runs show at these confidence levels."""
-    settings = replace(settings_of(cell), interval=interval)
-    inferences = [
-        as_displayed(choose_interval(settings, evidence), settings, cell.plan.scale)
-        for evidence in evidence_of(cell, runs)
-    ]
-    return [DisplayedIntervals.of(inferences, level) for level in levels]
-
-
-def evidence_of(cell: AutoCell, runs: AutoRuns) -> Iterator[Evidence]:
-    """The evidence of every run, as `gather_evidence` gives it for a real one."""
-    table = np.stack([runs.queries, runs.residuals, runs.noise])
-    for run, came in enumerate(np.isfinite(runs.noise)):
-        curve = curve_of(runs.fit.of_run(run), table[:, run, came], cell.level)
-
-        def path(run: int = run) -> AveragedPath:
-            averaged = runs.averaged[run]
-            after, noise = runs.after[run, averaged], runs.noise[run, averaged]
-            steps = np.full(len(after), runs.tuning.step[run])
-            return AveragedPath(float(after.mean()), normalizer_of(after, noise), after, noise, steps)
-
-        yield Evidence(curve, path, cell.information, float(runs.asked[run, -1]))
-
-
-class StraddledRuns(NamedTuple):
-    """What many runs of one cell gave; the first axis is runs, rounds the second."""
-
-    queries: Floats
-    residuals: Floats
-    noise: Floats
-    stages: NDArray[np.int64]
-    share: Floats
-    """What knowing the clients' ranks takes off the noise."""
-    state: Straddling
-
-
-def straddle(
-    cell: AutoCell,
-    runs: int,
-    rng: Any,
-    xp: Any = np,
-    *,
-    policy: StraddlePolicy | None = None,
-    answers: Any = None,
-) -> StraddledRuns:
-    """Run a cell `runs` times; `xp` is the library of the arrays and `rng` a generator of it.
-
-    `answers` has another way to answer than `Drawn`, as a fixed file does.
-    """
-    policy = policy or cell.straddle_plan.policy
-    answers = answers or Drawn(cell, rng, xp)
-    rounds = policy.rounds
-    weights, rates = xp.array(cell.shares), xp.array(cell.truth_rates)
-    records = xp.array(cell.records, dtype=xp.int64)
-    state = policy.begin(runs, xp)
-    left = xp.tile(records, (runs, 1))
-    queries, residuals, noise = (xp.empty((runs, rounds)) for _ in range(3))
-    stages = xp.empty((runs, rounds), dtype=xp.int64)
-    ones, window = xp.zeros((runs, len(records))), xp.zeros((runs, len(records)))
-    for m in range(rounds):
-        lengths = policy.lengths(state, records, left)
-        left -= lengths
-        counts = answers.counts(state.query, lengths)
-        means = debias(rates, counts / lengths)
-        queries[:, m], stages[:, m] = state.query, state.stage
-        residuals[:, m] = means @ weights - (1.0 - cell.level)
-        noise[:, m] = rank_noise(weights, rates, lengths).sum(axis=1)
-        now = (state.stage != SEARCH)[:, None]
-        ones += xp.where(now, counts, 0)
-        window += xp.where(now, lengths, 0)
-        tested = variance_bound(cell.level, weights, rates, lengths, exact=cell.straddle_plan.exact)
-        heard = Answers(state.query, residuals[:, m], tested, xp.ones(runs))
-        state = policy.learn(state, residuals[:, m], noise[:, m], heard)
-    local = 1.0 - debias(rates, ones / window)
-    share = known_share(weights, rates, records, local, window)
-    return StraddledRuns(queries, residuals, noise, stages, share, state)
+    """What the results of all runs show at these confidence levels; `readings` are others than the default ones."""
+    settings = settings_of(found.cell, found.plan)
+    readings = found.readings() if readings is None else readings
+    shown = [as_displayed(reading.shown, settings, found.plan.scale) for reading in readings]
+    return [DisplayedIntervals.of(shown, level) for level in levels]
 
 
 class StraddledReadings(NamedTuple):
@@ -363,8 +330,8 @@ class StraddledReadings(NamedTuple):
     any_shape: DisplayedIntervals
     """What the results show first: values declared continuous are asked by another design."""
     smooth: DisplayedIntervals
-    reason: NDArray[np.int64]
-    """What contradicts a smooth distribution: a place in `readings.REASONS`, 0 for nothing."""
+    contradicted: Flags
+    """Whether the answers contradict a smooth distribution."""
 
     @classmethod
     def joined(cls, parts: "Sequence[StraddledReadings]") -> "StraddledReadings":
@@ -372,29 +339,19 @@ class StraddledReadings(NamedTuple):
         return cls(
             DisplayedIntervals.joined([part.any_shape for part in parts]),
             DisplayedIntervals.joined([part.smooth for part in parts]),
-            np.concatenate([part.reason for part in parts]),
+            np.concatenate([part.contradicted for part in parts]),
         )
 
 
-def read_straddled(
-    cell: AutoCell, found: StraddledRuns, levels: Sequence[float] = (0.95,)
-) -> "list[StraddledReadings]":
-    """Both readings of every run at these confidence levels, as `readings.readings` gives them for one run."""
-    xp = array_namespace(found.queries)
-    plan = cell.straddle_plan
-    shape, variances = known_end(plan, found.state.window.tests), found.noise * found.share[:, None]
-    fits = fit_smooth(found.queries, found.residuals, variances, cell.level, found.state.window, plan.information)
-    fit, reason = fits.curve, on_host(reason_against(fits, *shape.every_end(CHECKED_AT), plan.information))
-    inside, ends = shape.around(xp.clip(fit.center, cell.low, cell.high))
-    known = on_host((cell.level * (1.0 - cell.level)) ** 2 * (1.0 / found.noise).sum(axis=1))
-    center, error, slope_error = (on_host(column) for column in (fit.center, fit.error, fit.slope_error))
-    parts = []
-    for level in levels:
-        z = two_sided_z(level) * low_information_factor(known)
-        reach = fieller_reach(z, slope_error) * error
-        any_shape = DisplayedIntervals(*on_host((inside, *ends(level))))
-        parts.append(StraddledReadings(any_shape, DisplayedIntervals(center, center - reach, center + reach), reason))
-    return parts
+def read_straddled(found: SimulatedRuns, levels: Sequence[float] = (0.95,)) -> "list[StraddledReadings]":
+    """Both readings of every run at these confidence levels."""
+    readings = found.readings()
+    any_shape, smooth = ([getattr(one, name) for one in readings] for name in ("any_shape", "smooth"))
+    contradicted = np.array([bool(one.contradiction) for one in readings])
+    return [
+        StraddledReadings(DisplayedIntervals.of(any_shape, level), DisplayedIntervals.of(smooth, level), contradicted)
+        for level in levels
+    ]
 
 
 class ShownResults(NamedTuple):
@@ -440,12 +397,12 @@ def _block(
     to_units: Callable[[Any], Any],
 ) -> "ShownResults":
     if declared.continuous:
-        found = simulate(cell, runs, rng)
+        found = simulate(cell, cell.plan, runs, rng)
         first, other = (
-            displayed_intervals(cell, found, (confidence_level,), interval)[0] for interval in ("default", "any-shape")
+            displayed_intervals(found, (confidence_level,), found.readings(interval))[0] for interval in INTERVALS
         )
     else:
-        both = read_straddled(cell, straddle(cell, runs, rng), (confidence_level,))[0]
+        both = read_straddled(simulate(cell, cell.straddle_plan, runs, rng), (confidence_level,))[0]
         first, other = both.any_shape, both.smooth
     first, other = (DisplayedIntervals(*map(to_units, part)) for part in (first, other))
     if declared.step is None:

@@ -3,8 +3,7 @@
 Populations: what a simulated client's records look like, as frozen values.
 
 Every population has a CDF, its inverse, a density and a sampler. They take and return arrays of any shape, are equal by
-value, and can be written in a design as a small table: `{family = "normal", location = 1.0}`. An array that lives on a
-GPU (CuPy) gives an array there.
+value, and can be written in a design as a small table: `{family = "normal", location = 1.0}`.
 
 >>> population("normal", location=1.0).quantile(0.5)
 1.0
@@ -36,7 +35,7 @@ import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from privatile.client.sources import open_source
-from privatile.core.arrays import Floats, array_namespace, special_functions
+from privatile.core.arrays import Floats
 from privatile.errors import DataError, InputError
 from privatile.estimator.clients import checked_sum
 
@@ -45,10 +44,7 @@ _ROUNDS_OF_BISECTION = 200
 
 
 def as_floats(values: object) -> Floats:
-    """An array of doubles, where the values are."""
-    if hasattr(values, "__array_ufunc__"):
-        array: Floats = array_namespace(values).asarray(values, dtype=float)
-        return array
+    """An array of doubles."""
     return np.asarray(values, dtype=np.float64)
 
 
@@ -135,7 +131,7 @@ def bisect(cdf: Callable[[Floats], Any], p: Floats) -> Floats:
 
 def _two_tails(z: Floats, tail: Floats) -> Any:
     """The CDF of a symmetric law from its lower tail at −|z|."""
-    return array_namespace(z).where(z < 0.0, tail, 1.0 - tail)
+    return np.where(z < 0.0, tail, 1.0 - tail)
 
 
 @dataclass(frozen=True)
@@ -164,13 +160,13 @@ class Normal(_LocationScale):
     """
 
     def _cdf(self, z: Floats) -> Any:
-        return 0.5 * special_functions(z).erfc(-z / math.sqrt(2.0))
+        return 0.5 * scipy.special.erfc(-z / math.sqrt(2.0))
 
     def _density(self, z: Floats) -> Any:
         return np.exp(-0.5 * z**2) / math.sqrt(2.0 * math.pi)
 
     def _quantile(self, p: Floats) -> Any:
-        return special_functions(p).ndtri(p)
+        return scipy.special.ndtri(p)
 
 
 @dataclass(frozen=True)
@@ -196,7 +192,7 @@ class Uniform(Population):
         return self.low, self.high - self.low
 
     def _cdf(self, z: Floats) -> Any:
-        return array_namespace(z).clip(z, 0.0, 1.0)
+        return np.clip(z, 0.0, 1.0)
 
     def _density(self, z: Floats) -> Any:
         return np.where((z >= 0.0) & (z < 1.0), 1.0, 0.0)
@@ -210,7 +206,7 @@ class Cauchy(_LocationScale):
     """Cauchy(location, scale), which has no mean; its quantiles are estimated like any other's."""
 
     def _cdf(self, z: Floats) -> Any:
-        return 0.5 + array_namespace(z).arctan(z) / math.pi
+        return 0.5 + np.arctan(z) / math.pi
 
     def _density(self, z: Floats) -> Any:
         return 1.0 / (math.pi * (1.0 + z**2))
@@ -224,7 +220,7 @@ class Laplace(_LocationScale):
     """Laplace(location, scale)."""
 
     def _cdf(self, z: Floats) -> Any:
-        return _two_tails(z, 0.5 * array_namespace(z).exp(-abs(z)))
+        return _two_tails(z, 0.5 * np.exp(-abs(z)))
 
     def _density(self, z: Floats) -> Any:
         return 0.5 * np.exp(-np.abs(z))
@@ -247,8 +243,7 @@ class LogNormal(_LocationScale):
         return Normal(self.location, self.scale)
 
     def _cdf(self, z: Floats) -> Any:
-        xp = array_namespace(z)
-        return xp.where(z > 0.0, self._logarithm.cdf(xp.log(xp.where(z > 0.0, z, 1.0))), 0.0)
+        return np.where(z > 0.0, self._logarithm.cdf(np.log(np.where(z > 0.0, z, 1.0))), 0.0)
 
     def _density(self, z: Floats) -> Any:
         positive = np.where(z > 0.0, z, 1.0)
@@ -274,7 +269,7 @@ class StudentT(_LocationScale):
 
     def _cdf(self, z: Floats) -> Any:
         shape = 0.5 * self.degrees
-        return _two_tails(z, 0.5 * special_functions(z).betainc(shape, 0.5, self.degrees / (self.degrees + z * z)))
+        return _two_tails(z, 0.5 * scipy.special.betainc(shape, 0.5, self.degrees / (self.degrees + z * z)))
 
     def _density(self, z: Floats) -> Any:
         nu = self.degrees
@@ -472,7 +467,6 @@ class Empirical(Population):
             raise InputError("values must be finite numbers, at least one of them.")
         column.flags.writeable = False
         self.values: Floats = column
-        self._copies: dict[str, Any] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Empirical) and np.array_equal(self.values, other.values)
@@ -484,11 +478,7 @@ class Empirical(Population):
         return f"{type(self).__name__}({self.values.size} records)"
 
     def _cdf(self, x: Floats) -> Floats:
-        xp = array_namespace(x)
-        if xp.__name__ not in self._copies:
-            self._copies[xp.__name__] = xp.asarray(self.values)  # on a GPU once, not in every round
-        ranks: Floats = xp.searchsorted(self._copies[xp.__name__], x, side="right") / self.values.size
-        return ranks
+        return np.searchsorted(self.values, x, side="right") / self.values.size
 
     def _density(self, x: Floats) -> Floats:
         raise InputError("an empirical population has no density: it is all atoms. Smooth it, or dither the records.")
@@ -560,10 +550,10 @@ class LogOf(Population):
         return self.inner.smooth
 
     def _cdf(self, x: Floats) -> Any:
-        return self.inner.cdf(array_namespace(x).exp(x))
+        return self.inner.cdf(np.exp(x))
 
     def _density(self, x: Floats) -> Any:
-        values: Floats = array_namespace(x).exp(x)
+        values: Floats = np.exp(x)
         return self.inner.density(values) * values
 
 
