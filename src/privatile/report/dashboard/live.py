@@ -41,7 +41,7 @@ POINTS = 600
 SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
-LATELY, FEWEST = 10.0, 5
+LATELY, MIN_ROUNDS = 10.0, 5
 """The rounds of so many seconds give the pace; where fewer were closed in them, so many rounds."""
 
 RECENT = 30.0
@@ -199,7 +199,7 @@ def _rate(times: Floats, now: float) -> float | None:
     """
     if len(times) < 2:
         return None
-    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, FEWEST), len(times) - 1)
+    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, MIN_ROUNDS), len(times) - 1)
     lasted, waits = float(times[-1] - times[-1 - count]), now - float(times[-1])
     if lasted <= 0 or waits > max(RECENT, 3 * lasted / count):
         return None
