@@ -39,7 +39,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -60,11 +60,6 @@ from privatile.estimator.schedule import MOST_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
 from privatile.run.rounds import ROUND_LENGTH
-
-if TYPE_CHECKING:
-    pass
-    pass
-    pass
 
 
 def agreed_class(clients: "Mapping[str, ClientAgreement]", client: str) -> AgreedClass | None:
