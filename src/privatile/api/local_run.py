@@ -23,7 +23,7 @@ import numpy as np
 
 from privatile.api.division import Division
 from privatile.client.ledger.account import SpendingRules, release_run
-from privatile.client.ledger.integrity import KEY_BYTES, PersonKey, default_person_key, user_folder
+from privatile.client.ledger.integrity import KEY_BYTES, PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import check_begun, check_link, check_past
 from privatile.client.order.shuffle import HEAPS, ShuffledColumn, check_column, has_heaps
@@ -31,6 +31,7 @@ from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
 from privatile.core.messages import Position
+from privatile.core.private_files import default_person_key, user_folder
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec

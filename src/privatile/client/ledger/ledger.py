@@ -27,6 +27,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sqlite3
 import threading
 from collections import Counter
@@ -36,20 +37,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.integrity import (
-    FINGERPRINT_BYTES,
-    LedgerKey,
-    Mark,
-    PersonKey,
-    Seal,
-    create_private,
-    derive,
-    key_folder,
-    remove_drafts,
-)
+from privatile.client.ledger.integrity import FINGERPRINT_BYTES, LedgerKey, Mark, PersonKey, Seal, derive
 from privatile.client.ledger.people import LifetimeBudgets
+from privatile.core.file_systems import journal_for
 from privatile.core.messages import HEAD_BYTES, Answer, Position, Question
+from privatile.core.private_files import create_private, key_folder, remove_drafts
 from privatile.core.sqlite_types import is_as_declared, lenient_text
 from privatile.core.text import printable
 from privatile.errors import LedgerBusy, LedgerError
@@ -109,26 +101,31 @@ CREATE TABLE charges (id INTEGER PRIMARY KEY, epsilon REAL NOT NULL, people BLOB
 """
 
 
+CAUSES = (
+    ("readonly|read-only", "cannot be written", "Every answer is recorded before it leaves: make the file writable."),
+    ("full", "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."),
+    ("unable to open", "cannot be opened", "Check that its folder exists and that you may write there."),
+    (
+        "malformed|not a database",
+        "is damaged or is not a ledger",
+        "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one.",
+    ),
+)
+"""What SQLite says, what that means, and how to fix it."""
+
+
 def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
     """What SQLite said, and how to fix it. SQLite's own texts never hold a bound value."""
     name = str(path) if path else "in memory"
     text = str(error).lower()
-    if "locked" in text or "busy" in text:
+    if re.search("locked|busy", text):
         return LedgerBusy(
             f"the ledger {name} is in use by another process. Wait for that run to end, or stop it, then try again."
         )
-    if "readonly" in text or "read-only" in text:
-        why, fix = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
-    elif "full" in text:
-        why, fix = "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."
-    elif "unable to open" in text:
-        why, fix = "cannot be opened", "Check that its folder exists and that you may write there."
-    elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
-        why = "is damaged or is not a ledger"
-        fix = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
-    else:
-        why, fix = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
-    return LedgerError(f"the ledger {name} {why}. {fix}")
+    for said, why, fix in CAUSES:
+        if re.search(said, text):
+            return LedgerError(f"the ledger {name} {why}. {fix}")
+    return LedgerError(f"the ledger {name} failed ({type(error).__name__}). Restore it from a backup if this repeats.")
 
 
 def fresh(fingerprint: bytes) -> sqlite3.Connection:
@@ -202,16 +199,6 @@ DAMAGED = (
     "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
     "from an empty one."
 )
-
-
-def ledgers_beside(path: Path) -> list[str]:
-    """The names of other ledgers in the same folder: a new one may be a slip of the pen for one of them."""
-    names = []
-    for other in sorted(path.parent.glob("*.db"))[:100]:
-        with suppress(OSError), other.open("rb") as stream:
-            if other != path and stream.read(72)[68:] == APPLICATION.to_bytes(4, "big"):
-                names.append(other.name)
-    return names
 
 
 def is_truncated(path: Path) -> bool:
@@ -485,12 +472,10 @@ class Ledger:
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
-        beside = ledgers_beside(self.path)
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
-            "under another ledger, stop, and name that one%s.",
+            "under another ledger, stop, and name that one.",
             *map(printable, (self.path, self.secret.path)),
-            printable(f" (in the same folder: {', '.join(beside)})" if beside else ""),
         )
 
     def _copy_to(self, path: Path) -> None:
