@@ -14,10 +14,9 @@ in place. Here it is plain Python. Simulations compile the same source by numba 
 the rows of one array of records, with the same attributes.
 """
 
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -42,14 +41,15 @@ def copied(part: State, shared: str = "") -> State:
 
     What is `shared` is not copied: nothing changes it any more.
     """
-    new = copy.copy(part)
+    new: State = object.__new__(type(part))
     for name, value in vars(part).items():
         if isinstance(value, np.ndarray):
-            new.__dict__[name] = value.copy()
+            value = value.copy()
         elif isinstance(value, tuple):
-            new.__dict__[name] = tuple(map(copied, value))
-        elif is_dataclass(value) and name != shared:
-            new.__dict__[name] = copied(value)
+            value = tuple(map(copied, value))
+        elif hasattr(value, "__dict__") and name != shared:
+            value = copied(value)
+        new.__dict__[name] = value
     if isinstance(new, Belief):
         new.make_room()
     return new

@@ -401,7 +401,7 @@ def block_at(v: float) -> int:
     >>> [int(block_at(v)) for v in (0.0, 0.01, 0.5, 0.99)]
     [0, 1, 15, 19]
     """
-    return np.searchsorted(CUTS, v + 1e-9, side="right")  # type: ignore[return-value]
+    return int(np.searchsorted(CUTS, v + 1e-9, side="right"))
 
 
 @compiled
