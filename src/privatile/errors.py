@@ -2,6 +2,7 @@
 
     PrivatileError                 exit code 1
     ├── InputError (ValueError)    exit code 2: an argument, option or file breaks a rule
+    │   ├── OptionError            an option breaks its rule; `name` and `rule` say which
     │   ├── DataError              a column cannot be used; the text never holds a record's value
     │   ├── ClientTooSmall         a client has fewer records than the design needs
     │   ├── ProtocolError          a question or an answer breaks the rules of the wire
@@ -33,6 +34,18 @@ class InputError(PrivatileError, ValueError):
     """An argument, an option or a file breaks a rule."""
 
     exit_code = 2
+
+
+class OptionError(InputError):
+    """An option breaks its rule: `name` is that of the keyword, and `rule` what is said of it.
+
+    The command line writes the name as an option, and a file adds the line.
+    """
+
+    def __init__(self, name: str, rule: str) -> None:
+        super().__init__(f"{name} {rule}")
+        self.name = name
+        self.rule = rule
 
 
 class DataError(InputError):

@@ -66,7 +66,7 @@ def test_no_command_writes_the_escapes_of_a_name(home: Path, caplog: pytest.LogC
         (*ask, "--only", f"{GROUP}=x{ESCAPE}"): (2, "which no record has"),
         (*ask, "--by", SITE, "--weight", SITE): (2, "site"),
         (*ask, "--design", ESCAPE): (2, "design must be one of"),
-        (*ask, "--rounds", ESCAPE): (2, "Invalid value for '--rounds'"),
+        (*ask, "--rounds", ESCAPE): (2, "--rounds must be a whole number"),
         (*ask, f"--{ESCAPE}"): (2, "No such option"),
         (f"estimate{ESCAPE}",): (2, "No such command"),
         ("estimate", data, "--value", f"no{ESCAPE}", "--range", 0, 1, "--epsilon", 1): (2, "there is no column"),

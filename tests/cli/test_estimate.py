@@ -281,7 +281,7 @@ BAD = [
     (("--epsilon", 1, "--seed", 7), "operating system only"),
     (("--epsilon", 1, "--simulate", "--ledger", "l.db"), "No such option '--simulate'"),
     (("--epsilon", 1, "--design", "paper-c9"), "design must be one of"),
-    (("--epsilon", 1, "--confidence-level", 95), "confidence_level"),
+    (("--epsilon", 1, "--confidence-level", 95), "--confidence-level must lie"),
     (("--epsilon", 1, "--dither", -5), "width of 0 or more"),
     (("--epsilon", 1, "--max-epsilon", 0.5), "allows epsilon 0.5 for life"),
     (("--epsilon", 1, "--nonsense"), "No such option"),

@@ -99,7 +99,7 @@ def test_what_is_said_on_the_command_line_is_no_setting(own: Path) -> None:
     assert done.exit_code == 2
     assert re.search(r"yes: goes on the command line: .*--yes", done.output)
     assert re.search(r"keep: goes on the command line: .*--keep", done.output)
-    with pytest.raises(InputError, match="simultaneous must be True or False; got 'yes'"):
+    with pytest.raises(InputError, match="simultaneous must be true or false; got 'yes'"):
         privatile.estimate([1.0], epsilon=1, range=(0, 9), simultaneous="yes", simulate=True, rng=1)
     with pytest.raises(TypeError, match=r"log is gone\. Use scale"):
         privatile.estimate([1.0], epsilon=1, range=(1, 9), log=True, simulate=True, rng=1)

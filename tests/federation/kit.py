@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from click.testing import CliRunner, Result
 
+from privatile.cli import main
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.randomizer import Coins
 from privatile.client.sources.databases import open_source
@@ -56,6 +58,11 @@ def make_study(
         "clients": clients,
     }
     return FederationStudy(**{**defaults, **settings})
+
+
+def call(*arguments: str, **settings: Any) -> Result:
+    """What `privatile` with these arguments does."""
+    return CliRunner().invoke(main, list(arguments), **settings)
 
 
 class Federation:

@@ -16,21 +16,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from privatile.cli import main
 from privatile.errors import BrokerError, InputError, StoreError
 from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, operations_page
 from privatile.federation.operations.serve import OpenRun, ServeOptions, open_run, serve_run
 from privatile.federation.setup.broker import free_port, running_broker
 from privatile.run.status import RunStatus
-from tests.federation.kit import PATIENCE, Federation, make_study, start, until
+from tests.federation.kit import PATIENCE, Federation, call, make_study, start, until
 
 pytestmark = pytest.mark.network
-
-
-def call(*arguments: str, **settings: str) -> Result:
-    return CliRunner().invoke(main, list(arguments), **settings)  # type: ignore[arg-type]
 
 
 def finish(process: subprocess.Popen[bytes], seconds: float = PATIENCE) -> int:

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.operations.commands import abort_run
 from privatile.federation.operations.record import release, verify_record
@@ -20,16 +18,12 @@ from privatile.federation.setup.check import check
 from privatile.federation.setup.folder import Directory, admit, initialize_from
 from privatile.federation.setup.invitation import read_enrolment
 from privatile.federation.study import FederationStudy
-from tests.federation.kit import PATIENCE, Federation, make_study, tasks, until
+from tests.federation.kit import PATIENCE, Federation, call, make_study, tasks, until
 
 pytestmark = pytest.mark.network
 
 
 HALVES = {"site0": 0.5, "site2": 0.5}
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def files(folder: Path) -> dict[str, bytes]:

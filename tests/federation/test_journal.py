@@ -123,3 +123,17 @@ def test_answers_of_silent_clients_that_came_and_did_not_count_are_kept_with_the
     assert list(late) == ["site1"]
     assert late == core.intake.late_links
     assert len(table.run.store.query("SELECT * FROM uncounted")) == 2
+
+
+def test_a_coordinator_that_starts_again_shows_clients_the_links_of_its_file(table: Table) -> None:
+    """What it has seen of a ledger comes back from the file as it was, and fits into a welcome."""
+    table.take("site0", "site1")
+    close(table.core)
+    again = table.federation.new_core(table.federation.open_run())
+    assert again.journal.links() == {name: Position(1, (1).to_bytes(16, "big")) for name in ("site0", "site1")}
+    assert again.question(0.0)
+    hello = Hello(table.federation.study.digest, "site0", "1" * 32, Position(), None, "2" * 32, None)
+    payload = again.greet("site0", hello.pack(table.federation.sites["site0"].key())) or b""
+    welcome = read_message(payload, table.signer, LARGEST_ANSWER)
+    assert isinstance(welcome, Welcome)
+    assert welcome.ledger == Position(1, (1).to_bytes(16, "big"))

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
 import privatile
 from privatile.api.local_run import ledger_path, state_folder
-from privatile.cli import main
 from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.databases import open_source
@@ -25,7 +23,7 @@ from privatile.federation.site.folder import find_site
 from privatile.federation.site.limits import read_limits
 from privatile.federation.site.service import ClientService
 from privatile.federation.study import ClientAgreement
-from tests.federation.kit import make_study
+from tests.federation.kit import call, make_study
 
 PEOPLE = 100
 VALUES = np.random.default_rng(5).normal(50.0, 10.0, PEOPLE)
@@ -36,10 +34,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who has not used privatile before."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def invitations(folder: Path, *names: str, epsilon: float = 1.0) -> list[Path]:

@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.coordinator.service import Control
 from privatile.federation.operations.status import read_status
 from privatile.federation.setup.folder import Directory, add_client
 from privatile.federation.study import Arrivals, FederationStudy, load_study, study_toml
 from privatile.run.state import GONE, read_alarms
-from tests.federation.kit import Federation, make_study
+from tests.federation.kit import Federation, call, make_study
 from tests.federation.open_kit import DAY, OpenFederation, make_open_study
 
 pytestmark = pytest.mark.network  # a free port of the loopback is looked for; nothing is sent
@@ -35,10 +33,6 @@ CLIENTS = (
     "100",
 )
 WEIGHTS = ("--client-weights", "north=0.6", "--client-weights", "south=0.4")
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(main, list(arguments))
 
 
 def test_an_open_study_is_set_up(tmp_path: Path) -> None:

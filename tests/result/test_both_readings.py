@@ -11,9 +11,10 @@ from click.testing import CliRunner
 
 from privatile.api.estimate import estimate
 from privatile.cli import main
+from privatile.core.kinds import declaration
 from privatile.core.scale import Linear
 from privatile.errors import InputError
-from privatile.estimator.settings import ReportSettings, parse_values
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import Candidates
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.reading import Reading, any_shape_inference
@@ -174,7 +175,7 @@ def test_reporting_may_declare_a_grid_but_not_move_where_a_run_stopped(tmp_path:
     assert whole.sentence.partition(";")[0].removeprefix(asked.estimand) in page.read_text()
     done = CliRunner().invoke(main, ["report", str(saved), "--value-kind", "halves", "-o", str(page)])
     assert done.exit_code == 2
-    assert "value_kind must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
+    assert "value-kind must be any, continuous, whole or step=NUMBER" in str(done.output) + str(done.stderr)
 
 
 @pytest.mark.parametrize("declared", ["any", "continuous"])
@@ -188,8 +189,8 @@ def test_nobody_near_the_range_and_no_privacy_still_give_a_result(declared: str)
 @pytest.mark.parametrize("text", ["", "Whole", "step", "step=", "step=0", "step=-5", "step=nan", "step=1,000", None, 5])
 def test_declarations_are_read_strictly(text: object) -> None:
     with pytest.raises(InputError, match="value_kind must be any, continuous, whole or step=NUMBER"):
-        parse_values(text)
-    assert parse_values("step=2.5e3").step == 2500.0
+        declaration(text)
+    assert declaration("step=2.5e3").step == 2500.0
 
 
 @pytest.mark.parametrize(("low", "high"), [(80.0, 40.0), (40.0, 80.0)])

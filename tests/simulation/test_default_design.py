@@ -13,12 +13,12 @@ import pytest
 from studies.coverage.heaped import Rounded
 
 from privatile.core.arrays import Floats, Ints
+from privatile.core.kinds import IntervalName
 from privatile.core.scale import Linear
 from privatile.errors import InputError
 from privatile.estimator import straddle, tuned
 from privatile.estimator.plan import begin, step
 from privatile.estimator.pools import Heard
-from privatile.estimator.settings import IntervalName
 from privatile.estimator.straddle import StraddlePlan
 from privatile.estimator.tuned import AutoPlan
 from privatile.inference.any_shape import Grid

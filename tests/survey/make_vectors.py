@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import WEAK_EPSILON
+from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.survey.gateway import MAX_BODY, REFUSALS
 from privatile.survey.page import LANGUAGES
 from privatile.survey.study import CODE, UNSTATED

@@ -5,32 +5,20 @@ imported when something is called: `privatile --help` loads none of them.
 
 quorums     how many organizations sign, close and lie; the rules of a study
 roster      enrolments of organizations, and the roster that all build from them
-folder      the folder of one organization; cluster, the configuration of its server
+folder      the folder of one organization, and the configuration of its server of the cluster
 entries     what organizations write into the log, signed
-chain       one hash for everything that was asked, answered and decided; why no two histories can both be committed
-slots       what a peer has signed: one chain value per slot, for ever
-decisions   votes, and what a quorum has decided
-history     closed rounds and the state that follows from them
-recovery    a new log after a lost one
-unread      a log that is read again, or after catching up: which of the known rounds have come
-standing    where a replica stands: what there is to read and to sign
-following   going back, and following rounds that others have closed
-rounds      what entries do in a log that has begun
-replica     the state machine: entries in, rounds out; how a new log begins
-happenings  what an entry has changed
-stored      closed rounds out of a run's file
+chain       one hash for everything that was asked, answered and decided; what a peer has signed, one value per slot for
+            ever; why no two histories can both be committed
+history     closed rounds and the state that follows from them; followed from a run's file
+recovery    where a new log begins after a lost one
+standing    where a replica stands: what there is to read and to sign, and what an entry has changed
+replica     the state machine: entries in, rounds out; how a new log begins; following rounds of others
 peer_file   a peer's own file
-undecided   votes that have not decided yet
-running     a folder becomes a running peer; votes, recovery from a lost log, catching up
-service     connect, read the log, apply, act
-conduct     what a peer does where it stands: propose, answer, vote to close, sign the end
-log_port    the log on the broker: publish until seen, read by a consumer
-log_requests  what the servers are asked about it, again and again until they reply
-outbox      when an entry that is not yet seen is published again
-votes       decisions of this organization's people on their way to the log
+log         the log on the broker: publish until seen, read by a consumer
+conduct     what a peer does where it stands: propose, answer, vote to close or to abort, sign the end
+service     a folder becomes a running peer: connect, read the log, apply, act; recover, catch up
 notes       events, metrics and alarms
 record      the record of a run: made, signed by one organization after the other, checked
-followed    the history of a run, followed from its file
 cli         the command `privatile peer`, and the options added to other commands
 """
 
@@ -55,7 +43,7 @@ PEER_FILE, PEER_PROCESS = "peer.json", "peer.pid"
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS peer (roster TEXT NOT NULL, epoch INTEGER NOT NULL, base INTEGER NOT NULL,"
-    " settled INTEGER NOT NULL, position INTEGER NOT NULL, last TEXT NOT NULL, restored INTEGER NOT NULL)",
+    " position INTEGER NOT NULL, last TEXT NOT NULL, restored INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS peer_entries (place INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sender TEXT NOT NULL,"
     " payload BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS peer_slots (slot INTEGER PRIMARY KEY, chain TEXT NOT NULL, asks TEXT NOT NULL)",
@@ -69,14 +57,13 @@ TABLES = (
     " payload BLOB NOT NULL, PRIMARY KEY (round, client, kind, payload)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS peer_unsigned (round INTEGER NOT NULL, client TEXT NOT NULL, times INTEGER NOT NULL,"
     " PRIMARY KEY (round, client)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS peer_undecided (place INTEGER PRIMARY KEY, action TEXT NOT NULL, client TEXT,"
-    " voters TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS peer_abort (client TEXT PRIMARY KEY)",
 )
 """What a peer keeps in the run's file besides (`peer_file`)."""
 
 
 EVENTS: "dict[str, Tone]" = {
-    **dict.fromkeys(("ended", "log back", "begun", "vote", "key"), "good"),
+    **dict.fromkeys(("ended", "log back", "begun", "vote"), "good"),
     **dict.fromkeys(("closed without", "unsigned", "restored file"), "note"),
     **dict.fromkeys(("log lost", "refused", "other history", "two answers", "astray", "behind"), "worry"),
 }

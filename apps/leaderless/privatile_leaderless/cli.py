@@ -102,9 +102,6 @@ def peer() -> None:
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of that server for peers.")
 @click.option("--cluster-port", type=PORT, default=6222, show_default=True, help="Port for the other servers.")
 @text("--listen", "ADDRESS", "Address that the server listens on; all of this machine unless given.")
-@click.option(
-    "--new-key", is_flag=True, help="DIR is there, its key is lost: make another, for the others to vote for."
-)
 def enroll(
     invitation: Path,
     folder: Path,
@@ -115,25 +112,16 @@ def enroll(
     port: int,
     cluster_port: int,
     listen: str | None,
-    new_key: bool,
 ) -> None:
     """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
     from privatile.api.local_run import state_folder
     from privatile.federation.site.folder import enroll as enroll_site
     from privatile.federation.site.limits import COUNT_TWICE
-    from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder, open_peer
+    from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder
     from privatile_leaderless.roster import PeerInvitation, read_peer_invitation
 
     study = read_peer_invitation(invitation)
     invited = PeerInvitation(client, study)
-    if new_key:
-        own = open_peer(folder)
-        own.check(study, client)
-        own.write_enrolment(enroll_site(invited, own.site, new_key=True).key())
-        echo(f"{'send to all':>18}  {own.enrolment_file}")
-        echo(f"{'your fingerprint':>18}  {own.key().public.fingerprint}")
-        echo("\nRead your fingerprint to all others by telephone. They vote: privatile peer vote DIR --key FILE")
-        return
     at = ServerPlace(host or "", port, cluster_port, listen or "")
     check_new_folder(folder, study, client, at)
     for label, words in invited.rows():
@@ -187,7 +175,7 @@ def run(
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.status import run_results
     from privatile_leaderless.roster import PeerInvitation
-    from privatile_leaderless.running import PeerOptions, run_peer
+    from privatile_leaderless.service import PeerOptions, run_peer
 
     options = site_choices(reading, policy, values)
     rows = reading.data(source, "--source")
@@ -202,27 +190,20 @@ def run(
 
 @peer.command()
 @FOLDER
-@click.option("--readmit", metavar="NAME", help="Count the answers of a peer in quarantine again.")
-@file("--key", "FILE", "Take the new key in a peer's new enrolment.")
-@click.option("--fingerprint", help="With --key: the new key's, as its owner read it out.")
 @click.option("--abort", is_flag=True, help="End the run for good. What was answered stays spent. Asks before.")
 @YES
-def vote(
-    folder: "PeerFolder", readmit: str | None, key: Path | None, fingerprint: str | None, abort: bool, yes: bool
-) -> None:
-    """Vote for a decision. It holds when enough organizations have voted for the same; nobody decides alone.
+def vote(folder: "PeerFolder", abort: bool, yes: bool) -> None:
+    """Vote to abort. The run ends when enough organizations have voted so; nobody decides alone.
 
-    A vote cannot be taken back. `privatile status DIR` shows the votes that are cast and not yet decided.
+    A vote cannot be taken back. `privatile status DIR` shows who has voted.
     """
-    from privatile_leaderless.running import check_goes_on
-    from privatile_leaderless.running import vote as cast
+    from privatile_leaderless.service import check_goes_on, vote_to_abort
 
-    if sum((readmit is not None, key is not None, abort)) != 1:
-        raise InputError("vote for one thing: --readmit NAME, --key FILE or --abort.")
-    if abort:
-        check_goes_on(folder)
-        ask_first(f"Vote to abort? {ABORT}", f": {NEEDS_YES}", yes=yes)
-    echo(cast(folder, readmit=readmit, key=key, fingerprint=fingerprint))
+    if not abort:
+        raise InputError("the one vote there is: --abort.")
+    check_goes_on(folder)
+    ask_first(f"Vote to abort? {ABORT}", f": {NEEDS_YES}", yes=yes)
+    echo(vote_to_abort(folder))
 
 
 @peer.command()
@@ -235,7 +216,7 @@ def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
     It begins at the earliest place that a quorum can still sign, by what all say of themselves. What was answered
     beyond it stays spent.
     """
-    from privatile_leaderless.running import recover as begin
+    from privatile_leaderless.service import recover as begin
 
     ask_first("Is the log lost for good, and do all organizations begin a new one?", f": {NEEDS_YES}", yes=yes)
     echo(f"The next `privatile peer run` reads log {begin(folder, epoch)}. All others must have the same number.")
@@ -248,7 +229,7 @@ def recover(folder: "PeerFolder", epoch: int | None, yes: bool) -> None:
 )
 def catch_up(folder: "PeerFolder", other: Path) -> None:
     """Take over the rounds in another peer's run.db, each checked by its signatures, with this peer stopped."""
-    from privatile_leaderless.running import catch_up as follow
+    from privatile_leaderless.service import catch_up as follow
 
     echo(follow(folder, other))
 

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from privatile.errors import Equivocation, ProtocolError, SiteRefusal
@@ -22,13 +22,32 @@ from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.site.service import AT_ONCE
 from privatile.records.keys import KeyPair
-from privatile_leaderless.entries import AnyEntry, Decision, LevelAsk, read_entry
-from privatile_leaderless.happenings import Happening
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.entries import AnyEntry, LevelAsk, read_entry
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.votes import VoteBox, completed
+
+
+class VoteBox:
+    """A vote to abort that was not yet seen in the log. The file survives a crash of either side."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def pending(self) -> bool:
+        """Whether a vote is still to be cast."""
+        return self._file.exists()
+
+    def put(self) -> None:
+        """Have the running peer vote, or the next one that runs."""
+        self._file.touch(mode=0o600)
+
+    def done(self) -> None:
+        """The vote is in the log."""
+        self._file.unlink(missing_ok=True)
+
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -97,14 +116,7 @@ class Conduct:
         """Own entries of this process that were not yet seen."""
         self._answers_at: dict[int, float] = {}
         """When to answer again, by slot."""
-        self._voting: dict[bytes, tuple[Decision, Decision]] = {}
-        """Votes that are published and not yet seen: what people had wished, and the decision that it has become."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="responder")
-
-    def follow(self, replica: Replica) -> None:
-        """Go on with another replica: the log is read again from its beginning."""
-        self._replica = replica
-        self._slot_since, self._asked_since = (-1, 0.0), (-1, 0.0, 0.0)
 
     def connected(self) -> None:
         """On a new connection everything that may not have arrived is published again."""
@@ -131,7 +143,7 @@ class Conduct:
                 "its own signature was seen, and goes on with the next one"
             )
             self._notes.event("restored file", text, self._client, replica.closed + 1)
-        await self._cast_votes(port)
+        await self._cast_vote(port)
         if replica.recovering:
             await self._recover(port)
             return now + 1.0
@@ -251,31 +263,21 @@ class Conduct:
 
     # -- decisions and recovery --------------------------------------------------------------------------------------
 
-    async def _cast_votes(self, port: LogPort) -> None:
-        replica, wishes = self._replica, self._votes.pending()
-        if replica.aborts_again(self._client):
-            wishes.append(Decision("abort"))
-        for wish in wishes:
-            if replica.recovering and wish.action != "abort":
-                continue  # it is about a round, and which one is not known yet
-            decision = completed(wish, replica.quarantined, replica.keys)
-            if decision is None:
-                self._votes.done(wish)
-                why = "it is not in quarantine" if wish.action == "readmit" else "it has that key"
-                self._notes.event("vote", f"dropped: {wish.action} {wish.client}: {why}", wish.client)
-                continue
-            if replica.has_voted(self._client, decision):
-                self._votes.done(wish)
-                continue
-            # One that comes after its round does not count: there is another one in the next.
-            vote = replica.vote(self._client, decision)
-            self._voting[vote.pack(self._key)] = wish, decision
-            await self._once(port, ("vote", replica.epoch, replica.head, decision), partial(self._publish, entry=vote))
+    async def _cast_vote(self, port: LogPort) -> None:
+        replica = self._replica
+        if not (self._votes.pending or replica.aborts_again(self._client)):
+            return
+        if replica.has_voted(self._client):
+            self._votes.done()
+        else:  # one that comes after its round does not count: there is another one in the next
+            await self._once(port, ("vote", replica.epoch, replica.head), self._publish_vote)
+
+    async def _publish_vote(self, port: LogPort) -> None:
+        await self._publish(port, self._replica.vote(self._client))
 
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
-        # Once the log has begun for others its word decides nothing, and they relay what it lacks.
-        if self._log.slots.is_doubtful and replica.behind is None and not replica.is_furthest(self._client):
+        if self._log.slots.is_doubtful and not replica.is_furthest(self._client):
             text = (
                 "this peer's file is an older copy: it does not say where it stands before the others have. If the log "
                 "begins without it and it stays behind: privatile peer catch-up DIR --from RUN.DB of another one"
@@ -294,17 +296,13 @@ class Conduct:
         await self._publish(port, self._replica.stand(self._client, slots, self._log.answered(slots.highest)))
 
     def seen(self, entry: LogEntry) -> None:
-        """An entry was read in the log. A vote that counts is cast; an own entry that is not known here warns."""
+        """An entry was read in the log: an own one that is not known here warns."""
         if entry.sender != self._client:
             return
-        wish, decision = self._voting.pop(entry.payload, (None, None))
-        if wish is not None and decision is not None and self._replica.has_voted(self._client, decision):
-            self._votes.done(wish)
         if entry.payload in self._published:
             self._published.discard(entry.payload)
             return
         with contextlib.suppress(ProtocolError):
-            # With the key that it had there: where that was lost and replaced, what it has signed is signed.
             unknown = self._log.unknown_slot(read_entry(entry.payload, self._replica.keys[self._client].signer))
             self._forgotten = max(self._forgotten, unknown)
 
@@ -313,14 +311,3 @@ class Conduct:
         self._published.add(payload)
         self._notes.metrics.add("published")
         await port.publish(payload)
-
-    async def heard(self, port: LogPort, one: Happening) -> None:
-        """Relay rounds to a peer that may lack them, by what it has said in a new log."""
-        replica = self._replica
-        if one.kind != "stand" or one.round >= replica.closed:
-            return
-        for entry in replica.relays(self._client, one.round):
-            what = ("relay", replica.epoch, entry.closed.round, entry.closed.before)
-            if what not in self._sent:
-                self._sent.add(what)
-                await self._publish(port, entry)

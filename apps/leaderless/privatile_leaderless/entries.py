@@ -3,18 +3,17 @@
     proposal    the question of a round, or that the run is over; the first valid one in the log's order counts
     answer      one peer's counts of one round, and the chain value of everything before the round
     close       "the deadline has passed since I saw the question"
-    vote        for a decision: readmit a peer, replace a key, abort
+    vote        to abort the run, for good: it holds from the place in the log where a quorum has voted so
     restored    a peer's ledger was put back from a backup
     final       the chain value after the end
     stand       where a peer stands in a new log, and what it has signed last: from all of these follows where it begins
     checkpoint  the chain value there: at q of them the new log has begun
-    relay       a closed round for those who have not got so far; it proves itself by its hash
 
 The form is that of `wire.messages`: nothing unsigned is parsed, every number is bounded. No entry holds a position in
 the log or a time.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -36,14 +35,10 @@ from privatile.federation.wire import (
     RunName,
     read_signed,
 )
-from privatile.records.keys import PublicKeys
 from privatile.run.run_file import LONGEST_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
-
-Signer = Annotated[str, Meta(pattern=r"\A[A-Z2-7]{56}\Z")]
-"""A public key as text: votes stay small, so that a closed round with many of them can be relayed."""
 
 _Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
@@ -132,36 +127,14 @@ class CloseVote(Entry, frozen=True, tag="close"):
     question: Digest
 
 
-class Decision(Fields, frozen=True):
-    """What organizations decide together: it holds from the place in the log where the quorum has voted for it.
-
-    readmit   a peer in quarantine; `round` is that of its offence
-    key       of a peer, from `before`, the signer it has now, to `keys`; a key never comes back
-    abort     the run, for good
-    """
-
-    action: Literal["readmit", "key", "abort"]
-    client: ClientName | None = None
-    round: Count | None = None
-    before: Signer | None = None
-    keys: PublicKeys | None = None
-
-    @property
-    def digest(self) -> str:
-        """What two votes have in common that are for the same decision."""
-        return text_digest(canonical_json(msgspec.to_builtins(self)))
-
-
 class Vote(Entry, frozen=True, tag="vote"):
-    """One peer's voice for a decision, given in this round; it stays for later ones.
+    """One organization's vote to abort the run, given in this round; it stays for later ones.
 
-    What did not count in its round must not count in a later one, where the log is read again or after catching up. So
-    it names the round, and the chain value before it: nobody can write it before that round is closed.
+    It names the round, and the chain value before it: nobody can write it before that round is closed.
     """
 
     round: Positive
     chain: Digest
-    decision: Decision
 
 
 class Restored(Entry, frozen=True, tag="restored"):
@@ -202,11 +175,6 @@ class Note(Fields, frozen=True):
     sender: ClientName
     payload: str
 
-    @property
-    def is_restored(self) -> bool:
-        """Whether it is of that kind, by its text: keys stand sorted, and no other kind has one before `link`."""
-        return '"kind":"restored","link":' in self.payload
-
 
 class ClosedRound(Fields, frozen=True):
     """A closed round, all that its chain value is made of; lists are in the order of the study's clients."""
@@ -225,12 +193,15 @@ class ClosedRound(Fields, frozen=True):
     """Where an answer is missing, the first f + 1 votes to close the round. They prove that it was closed so, and are
     no part of the chain value: the same answers in another log make the same history."""
 
-
-class Relay(Entry, frozen=True, tag="relay"):
-    """A closed round, for those who have not got so far."""
-
-    epoch: Positive
-    closed: ClosedRound
+    def fits(self, peers: int) -> bool:
+        """Whether its lists are as long as those of a round of so many peers: in memory they take more than as text."""
+        return (
+            len(self.answers) == peers
+            and len(self.unspent) == len(self.asks)
+            and all(len(row) <= peers for row in self.unspent)
+            and all(len(one.lengths) == peers for one in self.asks)
+            and len(self.votes) <= peers
+        )
 
 
 class Stand(Entry, frozen=True, tag="stand"):
@@ -250,7 +221,7 @@ class Stand(Entry, frozen=True, tag="stand"):
     asks: Asks
 
 
-AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Stand | Checkpoint | Relay
+AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Stand | Checkpoint
 _DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 
 

@@ -11,6 +11,7 @@ DIR/run.db                  the run: committed rounds, the entries of the log, w
 SITE/                       key, limits and ledger, as those of every site (`federation/site/folder.py`)
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,17 +19,26 @@ import msgspec
 
 from privatile.core.extensions import of_path
 from privatile.errors import InputError
+from privatile.federation import wire
 from privatile.federation.setup.check import Look
 from privatile.federation.setup.folder import Directory, FolderWords, Roster
-from privatile.federation.setup.permissions import BrokerSettings
+from privatile.federation.setup.permissions import (
+    CLIENT_LIMITS,
+    BrokerFiles,
+    BrokerSettings,
+    server_settings,
+    user,
+    written,
+)
 from privatile.federation.study import FederationStudy, study_toml
-from privatile.records.keys import KeyPair, read_key, same_fingerprint
+from privatile.records.keys import KeyPair, PublicKeys, read_key, same_fingerprint
 from privatile.run.certificates import issue_broker, make_authority
 from privatile.run.files import read_json, replace_file, write_json
 from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
+from privatile.run.web import address
 from privatile_leaderless import PEER_FILE, PEER_PROCESS, extension, quorums
-from privatile_leaderless.cluster import cluster_text
+from privatile_leaderless.peer_file import abort_voters
 from privatile_leaderless.roster import (
     PeerEnrolment,
     PeerRoster,
@@ -37,7 +47,107 @@ from privatile_leaderless.roster import (
     check_server,
     read_peer_enrolment,
 )
-from privatile_leaderless.undecided import read_undecided
+
+LOG_ACCOUNT = "log"
+"""The account that holds the stream."""
+
+READING = ("STREAM.INFO.*", "STREAM.MSG.GET.*", "CONSUMER.CREATE.*", "CONSUMER.MSG.NEXT.*.*")
+"""Requests to the broker that every peer may make about the log: look at it, read it. None deletes or purges."""
+
+MAKING = "STREAM.CREATE.*"
+"""The request to make it, only for organizations that run a server. Whoever makes a stream chooses where the broker
+sends what comes in (`republish`), its own requests included: that could delete the log, as a server's operator can."""
+
+
+def log_subject(identity: str, epoch: int | str, peer: str) -> str:
+    """Where one peer, and no other, publishes its entries of one epoch.
+
+    >>> log_subject("0123456789ab", 0, "north")
+    'privatile.0123456789ab.log.0.north'
+    """
+    return f"privatile.{identity}.log.{epoch}.{peer}"
+
+
+def log_stream(identity: str, epoch: int) -> str:
+    """The stream that keeps the entries of one epoch in order.
+
+    >>> log_stream("0123456789ab", 0)
+    'PRIVATILE_0123456789ab_LOG0'
+    """
+    return f"PRIVATILE_{identity}_LOG{epoch}"
+
+
+def log_request(verb: str) -> str:
+    """What a peer asks of the log's account, as its own account names it.
+
+    `$JS.API` itself always means streams of one's own account, and an organization's has none.
+    """
+    return f"LOG.API.{verb}"
+
+
+def peer_permissions(identity: str, peer: str, verbs: Sequence[str] = READING) -> tuple[list[str], list[str]]:
+    """(may publish, may subscribe) of one peer that may make these requests."""
+    publish = [log_subject(identity, "*", peer), *(log_request(verb) for verb in verbs)]
+    return publish, [f"{wire.inbox_prefix(peer)}.>"]
+
+
+def cluster_accounts(identity: str, keys: Mapping[str, PublicKeys], makers: Collection[str]) -> dict[str, Any]:
+    """The log's account, and one account for every organization; the same on every server.
+
+    `makers` run a server: they may make the log.
+    """
+    accounts = [_account(peer) for peer in keys]
+    exports = [
+        # One request for the next entries has many replies.
+        {"service": f"$JS.API.{verb}", "accounts": accounts, "response_type": "stream" if "NEXT" in verb else "single"}
+        for verb in READING
+    ]
+    exports.append({"service": f"$JS.API.{MAKING}", "accounts": [_account(peer) for peer in keys if peer in makers]})
+    found: dict[str, Any] = {}
+    for peer, own_keys in keys.items():
+        own = log_subject(identity, "*", peer)
+        verbs = (MAKING, *READING) if peer in makers else READING
+        exports.append({"service": own, "accounts": [_account(peer)]})
+        found[_account(peer)] = {
+            "limits": CLIENT_LIMITS,
+            "users": [user(own_keys, peer_permissions(identity, peer, verbs))],
+            "imports": [
+                {"service": {"account": LOG_ACCOUNT, "subject": own}},
+                *(
+                    {"service": {"account": LOG_ACCOUNT, "subject": f"$JS.API.{verb}"}, "to": log_request(verb)}
+                    for verb in verbs
+                ),
+            ],
+        }
+    return {LOG_ACCOUNT: {"jetstream": True, "exports": exports}, **found}
+
+
+def _account(peer: str) -> str:
+    return f"peer_{peer}"
+
+
+def cluster_text(
+    identity: str,
+    roster: PeerRoster,
+    peer: str,
+    settings: BrokerSettings,
+    files: BrokerFiles,
+    authorities: str,
+) -> str:
+    """The configuration file of one peer's server; `authorities` is the file with those of all servers."""
+    made = server_settings(f"privatile_{identity}_{peer}", settings, files, most_stored=16 << 30)
+    made["accounts"] = cluster_accounts(identity, roster.keys, roster.servers)
+    others = [one.url(cluster=True) for name, one in roster.servers.items() if name != peer]
+    if others:
+        made["cluster"] = {
+            "name": f"privatile_{identity}",
+            "listen": address(settings.listen, roster.servers[peer].cluster_port),
+            # Both sides show a certificate that an authority of the roster has signed.
+            "tls": {**made["tls"], "ca_file": authorities, "verify": True},
+            "routes": others,
+            "no_advertise": True,
+        }
+    return written(made)
 
 
 class PeerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +186,7 @@ class PeerFolder(Directory):
         self.ledger_file = self.site / "ledger.db"
         self.key_file = self.site / f"{own.client}.key"
         self.pid_file = path / PEER_PROCESS
+        self.vote_file = path / "abort.vote"
         self.enrolment_file = path / f"{own.client}.peer.json"
         self.authorities_file = path.absolute() / "certificates" / "authorities.pem"
 
@@ -119,7 +230,7 @@ class PeerFolder(Directory):
         return BrokerSettings(self.listen, server.port, (server.host,))
 
     def write_configuration(self, roster: Roster | None = None) -> None:
-        """Write its server's configuration from study and roster; `roster` has the keys, where some were replaced."""
+        """Write its server's configuration from study and roster, which it reads itself."""
         peers, files = self.peers(), self.broker_files
         files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(self.authorities_file, peers.authorities)
@@ -132,7 +243,6 @@ class PeerFolder(Directory):
                 self.settings(),
                 files,
                 str(self.authorities_file),
-                None if roster is None else roster.clients,
             ),
         )
 
@@ -145,10 +255,7 @@ class PeerFolder(Directory):
         roster = look.attempt(self.peers)
         if study is not None and roster is not None and key is not None:
             if roster.keys.get(self.client) != key.public:
-                look.remarks.append(
-                    f"the roster has another key of {self.client} than this folder: it counts only if the others have "
-                    "voted for it"
-                )
+                look.errors.append(f"the roster has another key of {self.client} than this folder: put that key back")
             if self.client in roster.servers:
                 look.server(self, "`privatile peer run` writes it")
             if len(roster.servers) < 3:
@@ -164,24 +271,10 @@ class PeerFolder(Directory):
 
     def status_facts(self, store: RunStore | None) -> tuple[dict[str, Any], list[str]]:
         """What a status says besides, as plain values and as lines; `store` is None before the run has begun."""
-        over = store is None or is_aborted(store) or store.finished is not None
-        undecided = () if store is None or over else read_undecided(store)
+        voters = () if store is None or is_aborted(store) or store.finished is not None else abort_voters(store)
         needed = quorums.signing(self.study())
-        votes = [{**one._asdict(), "voters": list(one.voters), "needed": needed} for one in undecided]
-        lines = [
-            f"votes        {len(one.voters)} of {needed} votes {one.words}: {', '.join(one.voters)}"
-            for one in undecided
-        ]
-        return {"peer": self.client, "votes": votes}, lines
-
-    def check(self, study: FederationStudy, client: str) -> None:
-        """Refuse another study, or another client, than this folder's."""
-        if (study.digest, client) != (self.study().digest, self.client):
-            raise InputError(f"{self.path} is the folder of {self.client} in another study, or of another client.")
-
-    def write_enrolment(self, key: KeyPair) -> None:
-        """Write the enrolment again, with a new key and the same server: a quorum of the others votes for it."""
-        write_json(self.enrolment_file, PeerEnrolment.make(self.client, self.study().digest, key, self.server()))
+        lines = [f"votes        {len(voters)} of {needed} votes to abort: {', '.join(voters)}"] if voters else []
+        return {"peer": self.client, "abort_votes": list(voters), "abort_votes_needed": needed}, lines
 
     def admit(self, enrolments: list[Path], confirmed: str | None = None) -> PeerRoster:
         """Build the roster from everybody's enrolments; `confirmed` is the fingerprint that all have compared."""
@@ -196,7 +289,8 @@ class PeerFolder(Directory):
             )
         if self.roster_file.exists() and self.peers() != roster and self.store_file.exists():
             raise InputError(
-                "the run has begun with another roster. A new key of a client is a decision of all: privatile peer vote"
+                "the run has begun with another roster: a key stays for the whole run. Vote to abort (`privatile peer "
+                "vote DIR --abort`), then begin a new run. Records that answered stay spent."
             )
         write_json(self.roster_file, roster)
         return roster

@@ -5,30 +5,29 @@ So a round that somebody else relays, or that comes from another peer's file, is
 the log, and a replica can go back to any of its rounds.
 """
 
-import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from privatile.core.messages import Position
+from privatile.core.messages import Answer, Position, Question
 from privatile.core.text import canonical_json
-from privatile.errors import ProtocolError
+from privatile.errors import PrivatileError, ProtocolError, StoreError
 from privatile.estimator.open_ended import Reason
 from privatile.estimator.plan import Ask, RoundState
 from privatile.federation.coordinator.intake import AnswerIntake, LateLink
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import RoundAnswers, Signed
 from privatile.records.keys import PublicKeys
-from privatile.run.coordinator import Coordinator
+from privatile.run.coordinator import Coordinator, stored_questions
 from privatile.run.rounds import IMPOSSIBLE_SHARE, impossible_clients, must_wait_for
 from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
-from privatile_leaderless.chain import closed_chain
-from privatile_leaderless.decisions import Tally
+from privatile_leaderless.chain import closed_chain, end_chain, first_chain, signed_value
 from privatile_leaderless.entries import (
     LARGEST_ENTRY,
+    AnyEntry,
     ClosedRound,
     CloseVote,
-    Decision,
     LevelAsk,
     Note,
     PeerAnswer,
@@ -39,24 +38,16 @@ from privatile_leaderless.entries import (
 )
 
 MOST_NOTES = 20
-"""Votes and restored ledgers of one peer that count in one round; of all together as many as an entry has room for
-beside the answers (`quorums.closed_round_bytes`). Votes to abort are no part of either: liars must not be able
-to crowd them out. What does not count in a round is published again in the next one."""
+"""Restored ledgers of one peer that count in one round; of all together as many as an entry has room for beside the
+answers and votes to abort (`quorums.closed_round_bytes`). What does not count in a round is published again in the
+next one."""
 
 
 class Quarantine(NamedTuple):
-    """Why no round closes until a quorum has decided about a peer, and the round that a decision names."""
+    """Why no round closes any more, and the round of the offence."""
 
     reason: str
     round: int
-
-
-class NewKey(NamedTuple):
-    """A key that was replaced within a round: it holds after so many of the round's notes."""
-
-    after: int
-    client: str
-    keys: PublicKeys
 
 
 class RoundRecord(NamedTuple):
@@ -67,14 +58,12 @@ class RoundRecord(NamedTuple):
     """The value after it."""
     stored: tuple[StoredRound, ...]
     accepted: Mapping[str, Signed[RoundAnswers]]
-    new_keys: tuple[NewKey, ...]
-    """Keys that a quorum has replaced in it, in order."""
 
 
 class _Mark(NamedTuple):
     """The state right after a closed round."""
 
-    tally: Tally
+    abort_voters: set[str]
     links: dict[str, Position]
     restored: dict[str, int]
     quarantined: dict[str, Quarantine]
@@ -86,23 +75,15 @@ class History:
 
     def __init__(self, study: FederationStudy, keys: Mapping[str, PublicKeys], first: str) -> None:
         self.study = study
-        self._keys = dict(keys)
+        self.keys = dict(keys)
         self._first = first
         self._begin()
-
-    def keys_after(self, number: int) -> dict[str, PublicKeys]:
-        """The keys of the peers right after this round, which is closed here."""
-        return self._keys | {change.client: change.keys for place, change in self._replaced if place <= number}
-
-    def keys_of(self, client: str) -> list[PublicKeys]:
-        """All keys that a peer has had, up to the last closed round."""
-        return [self._keys[client], *(change.keys for _, change in self._replaced if change.client == client)]
 
     def _begin(self) -> None:
         self.records: list[RoundRecord] = []
         self.chains = [self._first]
         self.coordinator = Coordinator(RunStore.create(":memory:", self.study.run, self.study.spec))
-        self.tally = Tally.of(quorums.signing(self.study), self._keys)
+        self.abort_voters: set[str] = set()
         self.links: dict[str, Position] = {}
         """The last link of each peer's ledger, by counted answers."""
         self.restored: dict[str, int] = {}
@@ -110,17 +91,19 @@ class History:
         self.quarantined: dict[str, Quarantine] = {}
         self.notes: list[Note] = []
         self._note_bytes = 0
-        """What those take that are limited."""
-        self._new_keys: list[NewKey] = []
-        self._replaced: list[tuple[int, NewKey]] = []
-        """All of the closed rounds, with their rounds."""
+        """What restored ledgers take of them."""
         self._set_mark()
 
     def _set_mark(self) -> None:
         tracks = [(track.state, track.ask, track.why_ended) for track in self.coordinator.tracks]
         self._mark = _Mark(
-            self.tally.copy(), dict(self.links), dict(self.restored), dict(self.quarantined), list(tracks)
+            set(self.abort_voters), dict(self.links), dict(self.restored), dict(self.quarantined), list(tracks)
         )
+
+    @property
+    def aborted(self) -> bool:
+        """Whether a quorum has voted to end the run for good."""
+        return len(self.abort_voters) >= quorums.signing(self.study)
 
     @property
     def closed(self) -> int:
@@ -161,10 +144,10 @@ class History:
 
     def intake(self) -> AnswerIntake:
         """What judges the answers of the round that was taken."""
-        coordinator, tally = self.coordinator, self.tally
+        coordinator = self.coordinator
         intake = AnswerIntake(
             self.study.digest,
-            {client: keys.signer for client, keys in tally.keys.items()},
+            {client: keys.signer for client, keys in self.keys.items()},
             self.links,
             {client: one.reason for client, one in self.quarantined.items()},
             coordinator.asked,
@@ -178,23 +161,22 @@ class History:
         sender = entry.sender
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
             return False
-        is_abort = isinstance(entry, Vote) and entry.decision.action == "abort"
         size = len(canonical_json({"sender": sender, "payload": payload.decode("ascii")}))
-        if not is_abort and (
+        if isinstance(entry, Vote):
+            if sender in self.abort_voters:
+                return False
+            self.abort_voters.add(sender)
+        elif (
             sum(note.sender == sender for note in self.notes) >= MOST_NOTES
             or self._note_bytes + size > LARGEST_ENTRY - quorums.closed_round_bytes(self.study)
+            or not entry.lost == self.links.get(sender) != entry.link
         ):
             return False
-        if isinstance(entry, Vote):
-            if self.tally.broken(entry.decision) or not self.tally.add(sender, entry.decision):
-                return False
-        elif entry.lost == self.links.get(sender) != entry.link:
+        else:
             self.links[sender] = entry.link
             self.restored[sender] = self.closed + 1
-        else:
-            return False
+            self._note_bytes += size
         self.notes.append(Note(sender, payload.decode("ascii")))
-        self._note_bytes += 0 if is_abort else size
         return True
 
     def close(
@@ -217,18 +199,13 @@ class History:
             tuple(self.notes),
             tuple(votes),
         )
-        chain, new_keys = closed_chain(closed, tuple(self.study.clients)), tuple(self._new_keys)
-        record = RoundRecord(closed, chain, stored, accepted, new_keys)
+        record = RoundRecord(closed, closed_chain(closed, tuple(self.study.clients)), stored, accepted)
         self.records.append(record)
         self.chains.append(record.chain)
         self.links.update((name, one.body.ledger) for name, one in accepted.items())
-        self._replaced += ((number, change) for change in new_keys)
-        self.notes, self._note_bytes, self._new_keys = [], 0, []
-        # A peer about which a quorum has decided in this very round is looked at again after the next one.
+        self.notes, self._note_bytes = [], 0
         self.quarantined = {
-            name: Quarantine(IMPOSSIBLE_SHARE, number)
-            for name in impossible_clients(self.coordinator.tracks)
-            if (name, number) not in self.tally.readmitted
+            name: Quarantine(IMPOSSIBLE_SHARE, number) for name in impossible_clients(self.coordinator.tracks)
         }
         self._set_mark()
         return record
@@ -238,8 +215,8 @@ class History:
     def drop_open(self) -> None:
         """Stand right after the last closed round again."""
         mark = self._mark
-        self.tally, self.links, self.restored = mark.tally.copy(), dict(mark.links), dict(mark.restored)
-        self.quarantined, self.notes, self._note_bytes, self._new_keys = dict(mark.quarantined), [], 0, []
+        self.abort_voters, self.links, self.restored = set(mark.abort_voters), dict(mark.links), dict(mark.restored)
+        self.quarantined, self.notes, self._note_bytes = dict(mark.quarantined), [], 0
         for track, (state, ask, why) in zip(self.coordinator.tracks, mark.tracks, strict=True):
             track.state, track.ask, track.why_ended = state, ask, why
 
@@ -274,45 +251,33 @@ class History:
         if len(closed.answers) != len(self.study.clients) or not closed.asks:
             raise ProtocolError("a closed round has a question, and an answer or none for every peer.")
         self.take(closed.asks)
-        intake, keys = self.intake(), dict(self.tally.keys)
+        intake = self.intake()
         payloads = {
             client: payload.encode()
             for client, payload in zip(self.study.clients, closed.answers, strict=True)
             if payload is not None
         }
-        left = dict(payloads)
-        for place, note in enumerate(closed.notes):
-            # A key may have been replaced within the round: answers before that have the older one. A restored ledger
-            # goes on after the note, and a peer that was in quarantine counts after it.
-            later = {one.sender for one in closed.notes[place:] if one.is_restored}
-            later |= {client for client, payload in left.items() if self._read(client, payload) is None}
-            later |= set(intake.quarantined)
-            self._offer(intake, left, later)
+        # A peer whose answer stands in the round restores no ledger: its answer comes after that.
+        for note in closed.notes:
             self._follow_note(note, intake)
-        self._offer(intake, left)
+        for client, payload in payloads.items():
+            if not self._offer(intake, client, payload):
+                raise ProtocolError(f"the answer of {client} is not one to this round.")
         if len(intake.answers) < quorums.signing(self.study):
             raise ProtocolError("the round has fewer answers than the quorum.")
         if intake.quarantined or must_wait_for(intake.missing, self.coordinator.tracks, self.study.patience):
             raise ProtocolError("the round cannot be closed without the peers that it lacks.")
-        self._check_votes(closed, keys, needed=quorums.closing(self.study) if intake.missing else 0)
+        self._check_votes(closed, needed=quorums.closing(self.study) if intake.missing else 0)
         record = self.close(closed.asks, intake, payloads, closed.votes)
         if record.closed != closed:
             raise ProtocolError("the round says another thing about missed records than its answers.")
         return record
 
-    def _check_votes(self, closed: ClosedRound, before: Mapping[str, PublicKeys], needed: int) -> None:
-        """Check the votes to close a round that lacks answers: so many peers, in one log.
-
-        Each is signed with a key that its sender had in the round: the one of `before`, or one that replaced it there.
-        """
+    def _check_votes(self, closed: ClosedRound, needed: int) -> None:
+        """Check the votes to close a round that lacks answers: so many peers, in one log."""
         voters, epochs = set(), set()
         for vote in closed.votes:
-            entry = None
-            held = [before[vote.sender]] if vote.sender in before else []
-            held += [change.keys for change in self._new_keys if change.client == vote.sender]
-            for keys in held:
-                with contextlib.suppress(ProtocolError):
-                    entry = entry or read_entry(vote.payload.encode(), keys.signer)
+            entry = self._entry(vote)
             own = (self.study.digest, self.study.run, vote.sender, closed.round, closed.before)
             if (
                 not isinstance(entry, CloseVote)
@@ -332,50 +297,161 @@ class History:
         if not len(voters) == len(closed.votes) == needed or len(epochs) > 1:
             raise ProtocolError(f"closing the round takes the votes of {needed} peers in one log.")
 
-    def _read(self, client: str, payload: bytes) -> PeerAnswer | None:
+    def _entry(self, note: Note) -> AnyEntry | None:
+        """The entry that somebody has signed; None where it is not one of its sender's."""
         try:
-            entry = read_entry(payload, self.tally.keys[client].signer)
-        except ProtocolError:
+            return read_entry(note.payload.encode(), self.keys[note.sender].signer)
+        except (ProtocolError, KeyError):
             return None
-        return entry if isinstance(entry, PeerAnswer) and entry.chain == self.chain else None
 
-    def _offer(self, intake: AnswerIntake, left: dict[str, bytes], but: Collection[str] = ()) -> None:
-        for client in [name for name in left if name not in but]:
-            message = self._read(client, left[client])
-            if message is None or not offer(intake, client, left[client], message):
-                raise ProtocolError(f"the answer of {client} is not one to this round.")
-            del left[client]
+    def _offer(self, intake: AnswerIntake, client: str, payload: bytes) -> bool:
+        """Whether this answer counts."""
+        entry = self._entry(Note(client, payload.decode()))
+        if not isinstance(entry, PeerAnswer) or entry.chain != self.chain:
+            return False
+        return offer(intake, client, payload, entry)
 
     def _follow_note(self, note: Note, intake: AnswerIntake) -> None:
-        payload = note.payload.encode()
-        keys = self.tally.keys.get(note.sender)
-        entry = None if keys is None else read_entry(payload, keys.signer)
+        entry = self._entry(note)
         ours = isinstance(entry, Vote | Restored) and entry.study == self.study.digest and entry.run == self.study.run
         if not isinstance(entry, Vote | Restored) or not ours or entry.sender != note.sender:
             raise ProtocolError("a note of the round is not a vote or a restored ledger of its sender.")
-        if not self.note(entry, payload):
+        if not self.note(entry, note.payload.encode()):
             raise ProtocolError("a note of the round changes nothing.")
         if isinstance(entry, Restored):
             intake.relink(note.sender, entry.link, self.closed + 1)
-        else:
-            self.settle(entry.decision, intake)
-
-    def settle(self, decision: Decision, intake: AnswerIntake | None) -> bool:
-        """Let a decision hold that has its quorum now, for the open round too; whether it changes anything."""
-        if not self.tally.settle(decision):
-            return False
-        if decision.client is not None and decision.keys is not None:
-            self._new_keys.append(NewKey(len(self.notes), decision.client, decision.keys))
-        for client, one in list(self.quarantined.items()):
-            if (client, one.round) in self.tally.readmitted:
-                del self.quarantined[client]
-                if intake is not None:
-                    intake.readmit(client)
-        if intake is not None:
-            intake.replace_signers({client: keys.signer for client, keys in self.tally.keys.items()})
-        return True
 
 
 def offer(intake: AnswerIntake, client: str, payload: bytes, message: PeerAnswer) -> bool:
     """Offer an answer whose signature was checked; whether it counts."""
     return intake.offer(client, payload, read=lambda *_: message).outcome == "counted"
+
+
+def closed_rounds(store: RunStore, study: FederationStudy, roster: str) -> Iterator[ClosedRound]:
+    """The rounds of a run's file as the log had them; `roster` is the roster's digest.
+
+    Every answer is written down again, with its signature: whoever follows the rounds checks them.
+    """
+    if store.run != study.run or store.spec.digest != study.spec.digest:
+        raise StoreError(f"{store.path} holds a run of another study.")
+    asked: dict[int, list[tuple[StoredRound, tuple[Question, ...]]]] = {}
+    for stored, questions in stored_questions(store):
+        asked.setdefault(stored.round, []).append((stored, questions))
+    evidence = {
+        (row[0], row[1]): row[2:]
+        for row in store.query("SELECT round, client, sequence, hash, signature FROM evidence")
+    }
+    notes, votes = _notes(store, "peer_notes"), _notes(store, "peer_votes")
+    chain, clients = first_chain(study.digest, study.run, roster), tuple(study.clients)
+    for number in sorted(asked):
+        levels = asked[number]
+        answers = []
+        for place, client in enumerate(clients):
+            row = evidence.get((number, client))
+            answers.append(None if row is None else _payload(study, chain, client, place, levels, row))
+        closed = ClosedRound(
+            chain,
+            number,
+            tuple(LevelAsk.of(stored.level_index, stored.ask) for stored, _ in levels),
+            tuple(answers),
+            tuple(stored.unspent for stored, _ in levels),
+            tuple(notes.get(number, ())),
+            tuple(votes.get(number, ())),
+        )
+        yield closed
+        chain = closed_chain(closed, clients)
+
+
+def _notes(store: RunStore, table: str) -> dict[int, list[Note]]:
+    found: dict[int, list[Note]] = {}
+    for number, sender, payload in store.query(f"SELECT round, sender, payload FROM {table} ORDER BY round, place"):
+        found.setdefault(number, []).append(Note(sender, payload))
+    return found
+
+
+def _payload(
+    study: FederationStudy,
+    chain: str,
+    client: str,
+    place: int,
+    levels: list[tuple[StoredRound, tuple[Question, ...]]],
+    row: tuple[int, str, str],
+) -> str:
+    """The signed answer of one client, as the evidence and the counts tell it."""
+    sequence, head, signature = row
+    answers = []
+    for stored, asked in levels:
+        ones = stored.ones[place]
+        if ones is None:
+            raise ProtocolError(f"round {stored.round} has a signature of {client}, and no count.")
+        answers.append(Answer(asked[place], client, ones, Position(sequence, bytes.fromhex(head))))
+    message = RoundAnswers.of(study.digest, answers)
+    return f"{PeerAnswer.after(chain, message).text().decode()}\n{signature}"
+
+
+Evidence = dict[tuple[int, str], tuple[int, str, str, str]]
+"""Entry, hash, signer and signature of every counted answer, by round and client."""
+
+
+@dataclass
+class Followed:
+    """A run's file as far as its rounds follow one another."""
+
+    history: History
+    evidence: Evidence
+    broken: str = ""
+    """Which round does not follow, and why; empty where all do."""
+    finals: list[str] = field(default_factory=list)
+    """Who has signed the end of this history."""
+
+
+def follow_file(study: FederationStudy, keys: Mapping[str, PublicKeys], roster: str, store: RunStore) -> Followed:
+    """Follow every round of a run's file; `keys` and `roster`, its digest, are those before the first round."""
+    rows = store.query("SELECT round, client, sequence, hash, signer, signature FROM evidence")
+    history = History(study, keys, first_chain(study.digest, study.run, roster))
+    found = Followed(history, {(row[0], row[1]): row[2:] for row in rows})
+    kept: dict[int, list[StoredRound]] = {}
+    for stored in store.all_rounds():
+        kept.setdefault(stored.round, []).append(stored)
+    rounds = closed_rounds(store, study, roster)
+    for number in sorted(kept):
+        try:
+            record = history.follow(next(rounds))
+        except PrivatileError as error:
+            found.broken = f"round {number:,}: {error}"
+            break
+        if not _same(record, kept[number], found.evidence):
+            found.broken = f"round {number:,}: its counts are not those that were signed"
+            break
+    rest = "SELECT round FROM peer_notes UNION SELECT round FROM peer_votes"
+    ((over,),) = store.query(f"SELECT min(round) FROM ({rest}) WHERE round > ?", (history.closed,))
+    if over is not None and not found.broken:
+        found.broken = f"votes or restored ledgers of round {over:,}, which is not there"
+    found.finals = _finals(study, history, store)
+    return found
+
+
+def _same(record: RoundRecord, kept: list[StoredRound], evidence: Evidence) -> bool:
+    """Whether a round that was followed is what the file says, its counts and signers included."""
+
+    def counted(stored: StoredRound) -> tuple[object, ...]:
+        return stored.level_index, stored.ask, tuple(stored.ones), tuple(stored.unspent)
+
+    signers = {client: evidence[record.closed.round, client][2] for client in record.accepted}
+    same = sorted(map(counted, record.stored), key=str) == sorted(map(counted, kept), key=str)
+    return same and signers == {client: one.signer for client, one in record.accepted.items()}
+
+
+def _finals(study: FederationStudy, history: History, store: RunStore) -> list[str]:
+    """Who has signed that the run is over after this history: with a final, or in a new log with a checkpoint."""
+    end = (history.closed + 2, end_chain(history.chain, history.closed))
+    signed = []
+    for client, payload in store.query("SELECT client, payload FROM peer_proof ORDER BY client"):
+        keys = history.keys.get(client)
+        try:
+            entry = None if keys is None else read_entry(payload.encode(), keys.signer)
+        except ProtocolError:
+            continue
+        if entry is not None and (entry.study, entry.run, entry.sender) == (study.digest, study.run, client):
+            signed += [client] if signed_value(entry) == end else []
+    return signed

@@ -13,9 +13,9 @@ from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, Progre
 from privatile.federation.study import FederationStudy
 from privatile.run.state import Alarm, all_kinds, event_tone, log_level, silent_rounds
 from privatile_leaderless import extension
-from privatile_leaderless.happenings import Happening
 from privatile_leaderless.peer_file import EVIDENCE_ONLY
 from privatile_leaderless.replica import Replica
+from privatile_leaderless.standing import Happening
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -48,21 +48,17 @@ QUIET = frozenset(
         "closed",
         "committed",
         "final",
-        "stand",
         "checkpoint",
-        "relayed",
     }
 )
 """What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`."""
 
 WORDS = {
     "ended": "the last round is closed; now all sign the end",
-    "astray": "what this peer was shown since the last signed round can never be signed by a quorum; it reads the log "
-    "again from its beginning",
     "finished": "a quorum has signed the end",
     "begun": "the new log begins after this round",
-    "behind": "the new log begins after this round, which this peer does not have: wait for the others to relay it, or "
-    "take it over with `privatile peer catch-up`",
+    "behind": "the new log begins after this round, and this peer lacks rounds before: take over another "
+    "organization's file with `privatile peer catch-up DIR --from RUN.DB`",
 }
 
 
@@ -95,10 +91,6 @@ class PeerNotes:
         self.metrics = Metrics("privatile", PEER_METRICS, labels, self._measure)
         self.metrics.set("deadline_seconds", study.deadline)
         self.metrics.set("rounds_planned", study.rounds)
-
-    def follow(self, replica: Replica) -> None:
-        """Go on with another replica: the log is read again from its beginning."""
-        self._replica = replica
 
     def alarms(self) -> list[Alarm]:
         """What is wrong with the run now, the worst first."""

@@ -14,7 +14,7 @@ peer_proof     the signed entries that commit the last round, or the end
 peer_evidence  signed entries that were refused, belong to another history or prove a lie; votes to close a round; of
                entries without their sender's signature the first in a round
 peer_unsigned  how many of these were read, by round and by the peer they name ('' where the study has no such peer)
-peer_undecided   votes that were cast for what does not hold yet
+peer_abort     who has voted to abort the run
 
 All that belongs together becomes durable together: entries, the rounds they commit, and the slot that is signed next.
 """
@@ -33,14 +33,11 @@ from privatile.federation.study import FederationStudy
 from privatile.records.keys import PublicKeys
 from privatile.run.run_file import RunStore, Statement
 from privatile_leaderless import TABLES
-from privatile_leaderless.chain import payload_digest, signed_value
+from privatile_leaderless.chain import Claims, Slots, SlotValue, payload_digest, signed_value
 from privatile_leaderless.entries import AnyEntry, LevelAsk
-from privatile_leaderless.happenings import Happening
-from privatile_leaderless.history import RoundRecord
+from privatile_leaderless.history import RoundRecord, closed_rounds
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.slots import Claims, Slots, SlotValue
-from privatile_leaderless.stored import closed_rounds
-from privatile_leaderless.undecided import undecided_rows
+from privatile_leaderless.standing import Happening
 
 JOURNALED = (
     "unsigned",
@@ -49,8 +46,6 @@ JOURNALED = (
     "astray",
     "two answers",
     "quarantined",
-    "readmitted",
-    "key",
     "restored",
     "aborted",
     "closed without",
@@ -131,7 +126,7 @@ class PeerLog:
         journal = Journal.open(store, study.canonical, study.digest)
         store.execute([(statement, ()) for statement in TABLES])
         if not store.query("SELECT 1 FROM peer"):
-            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, 0, '', 0)", (roster,))])
+            store.execute([("INSERT INTO peer VALUES (?, 0, 0, 0, '', 0)", (roster,))])
         kept = _Kept(*store.query("SELECT roster, epoch, position, last, restored FROM peer")[0])
         if kept.roster != roster:
             raise StoreError(f"{store.path} was begun with another roster. Every organization must have the same one.")
@@ -152,8 +147,7 @@ class PeerLog:
 
     def replica(self, keys: Mapping[str, PublicKeys]) -> Replica:
         """The replica as it was: the committed rounds, and the entries since. `keys` are those of the roster."""
-        # The epoch of the last entry that committed rounds stand for, and the round that it closed (`_settled`).
-        ((base, settled),) = self.store.query("SELECT base, settled FROM peer")
+        ((base,),) = self.store.query("SELECT base FROM peer")
         replica = Replica(self.study, keys, self._roster, base)
         proof = _proof(self.store)
         try:
@@ -161,13 +155,10 @@ class PeerLog:
             replica.catch_up(rounds, proof)
         except ProtocolError as error:
             raise self.store.unreadable(str(error)) from None
-        if not 0 <= settled <= len(rounds):
-            raise self.store.unreadable(f"its entries begin after round {settled}, and it has {len(rounds)} rounds.")
         replica.committed, replica.proof = len(rounds), proof  # the file has no others
         self._written = len(rounds)
         self._places, self._epochs = [], []
         rows = self.store.query("SELECT place, epoch, sender, payload FROM peer_entries ORDER BY place")
-        replica.read_again(rows[0][1] if rows else self.epoch, settled)
         for place, epoch, sender, payload in rows:
             if epoch > replica.epoch:
                 replica.new_epoch(epoch)
@@ -178,33 +169,26 @@ class PeerLog:
             replica.new_epoch(self.epoch)
         return replica
 
-    def read_again(self, keys: Mapping[str, PublicKeys]) -> Replica:
-        """Forget what was read since the last committed round and read the log from its beginning: it led astray.
+    def catch_up(self, replica: Replica, other: RunStore) -> None:
+        """Follow the committed rounds of another peer's file and write them here, for the next start of this peer.
 
-        What was signed stays signed; entries of committed rounds change nothing when they come again.
+        Where some are new, the log is read from its first entry again. What was read of it is forgotten: a round that
+        was closed here and not committed is either one of them or will never be.
         """
-        self.store.execute(
-            [
-                ("DELETE FROM peer_entries", ()),
-                # A later log begins with where peers stand.
-                ("UPDATE peer SET base = max(0, epoch - 1), settled = 0, position = 0, last = ''", ()),
-            ]
-        )
-        self._position, self._last = 0, ""
-        return self.replica(keys)
-
-    def catch_up(self, replica: Replica, path: Path) -> int:
-        """Follow the committed rounds of another peer's file and write them here; gives how many were new."""
-        with RunStore.frozen(path) as other:
-            if Journal(other).study_digest != self.study.digest:
-                raise StoreError(f"{path} holds a run of another version of the study.")
-            try:
-                rounds = list(closed_rounds(other, self.study, self._roster))
-                new = replica.catch_up(rounds, _proof(other))
-            except ProtocolError as error:
-                raise StoreError(f"{path} is not the file of an honest peer of this run: {error}") from None
-        self.save((), replica)
-        return new
+        if Journal(other).study_digest != self.study.digest:
+            raise StoreError(f"{other.path} holds a run of another version of the study.")
+        before = replica.committed
+        try:
+            rounds = list(closed_rounds(other, self.study, self._roster))
+            replica.catch_up(rounds, _proof(other))
+        except ProtocolError as error:
+            raise StoreError(f"{other.path} is not the file of an honest peer of this run: {error}") from None
+        forget: list[Statement] = [
+            ("DELETE FROM peer_entries", ()),
+            # A later log begins with where peers stand.
+            ("UPDATE peer SET base = max(0, epoch - 1), position = 0, last = ''", ()),
+        ]
+        self._write((), replica, (), forget if replica.committed > before else [])
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -284,7 +268,7 @@ class PeerLog:
         happenings: Iterable[Happening],
         also: Sequence[Statement],
     ) -> None:
-        statements = list(also)
+        statements: list[Statement] = []
         first = (self._places[-1] if self._places else self._highest_place()) + 1
         for place, entry in enumerate(entries, first):
             row = (place, self.epoch, entry.sender, entry.payload)
@@ -300,7 +284,8 @@ class PeerLog:
             statements += self._committed(records, replica)
             statements += self._settled(replica, first)
         if entries:
-            statements += [*_quarantined(replica), *undecided_rows(replica.undecided)]
+            statements += [*_quarantined(replica), *_abort_voters(replica)]
+        statements += also
         stored = [one for record in records for one in record.stored]
         if finishes:
             self.store.finish(rounds=stored, also=statements)
@@ -325,7 +310,7 @@ class PeerLog:
         place, epoch = (self._places[last], self._epochs[last]) if last < known else (first + last - known, self.epoch)
         return [
             ("DELETE FROM peer_entries WHERE place <= ?", (place,)),
-            ("UPDATE peer SET base = ?, settled = ?", (epoch, replica.committed)),
+            ("UPDATE peer SET base = ?", (epoch,)),
         ]
 
     def _committed(self, records: Sequence[RoundRecord], replica: Replica) -> list[Statement]:
@@ -393,3 +378,15 @@ def _quarantined(replica: Replica) -> list[Statement]:
         ("DELETE FROM quarantined", ()),
         *(("INSERT INTO quarantined VALUES (?, ?)", row) for row in rows),
     ]
+
+
+def _abort_voters(replica: Replica) -> list[Statement]:
+    rows = [(client,) for client in replica.study.clients if client in replica.abort_voters]
+    return [("DELETE FROM peer_abort", ()), *(("INSERT INTO peer_abort VALUES (?)", row) for row in rows)]
+
+
+def abort_voters(store: RunStore) -> tuple[str, ...]:
+    """Who has voted to abort, by a peer's file; nobody before it is one."""
+    if not store.query("SELECT 1 FROM sqlite_master WHERE name = 'peer_abort'"):
+        return ()
+    return tuple(client for (client,) in store.query("SELECT client FROM peer_abort"))

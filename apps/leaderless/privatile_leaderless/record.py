@@ -23,10 +23,10 @@ from privatile.errors import InputError, StoreError
 from privatile.federation.operations.record import countersign, released_file, rules_of
 from privatile.federation.study import FederationStudy
 from privatile.records.countersignature import (
+    ClientKeys,
     CountersignRefused,
     check_countersignatures,
     left_to_people,
-    named_keys,
 )
 from privatile.records.record import exchanges, run_facts, spent, transcript_digest
 from privatile.records.signing import canonical, is_signed, sign
@@ -45,7 +45,7 @@ from privatile.run.run_file import RunStore
 from privatile.run.state import is_aborted
 from privatile_leaderless import quorums
 from privatile_leaderless.folder import PeerFolder
-from privatile_leaderless.followed import follow_file
+from privatile_leaderless.history import follow_file
 from privatile_leaderless.roster import PeerRoster
 
 
@@ -80,10 +80,14 @@ def release_of_peers(folder: PeerFolder) -> dict[str, Any]:
                 "chain": found.history.chain,
             },
             "roster": msgspec.to_builtins(roster),
-            "clients": msgspec.to_builtins(found.client_keys),
-            "decisions": found.decisions,
+            "clients": client_keys(roster),
         }
     return sign_as_peer({"body": body, "signatures": {"peers": {}, "clients": {}}}, folder)
+
+
+def client_keys(roster: PeerRoster) -> dict[str, Any]:
+    """The keys of all clients as a record names them: those of the roster."""
+    return {client: msgspec.to_builtins(ClientKeys(keys, [])) for client, keys in sorted(roster.keys.items())}
 
 
 def check_has_rounds(record: dict[str, Any], folder: PeerFolder) -> None:
@@ -109,8 +113,7 @@ def sign_as_peer(record: dict[str, Any], folder: PeerFolder) -> dict[str, Any]:
     client, key, body = folder.client, folder.key(), record["body"]
     if body.get("study_hash") != folder.study().digest or body.get("roster") != msgspec.to_builtins(folder.peers()):
         raise CountersignRefused(f"the record is of another study, or of another roster, than {folder.path}.")
-    current = named_keys(body, client).current
-    if current is None or current.signer != key.public.signer:
+    if folder.peers().keys[client] != key.public:
         raise InputError(f"the record names another key for {client} than this folder has; it is not signed.")
     with Ledger.open(folder.ledger_file, create=False, read_only=True) as ledger:
         stated = countersign(record, client, key, folder.store_file, ledger)
@@ -140,7 +143,7 @@ def verify(
     """
     body, rules = record["body"], rules_of(study)
     check_study(checks, body, rules)
-    check_peers(checks, record, study, complete=complete, with_file=transcript is not None)
+    check_peers(checks, record, study, complete=complete)
     checks.add("the run is finished", body.get("finished") is True)
     statements = check_countersignatures(checks, record, rules.clients)
     with run_of_record(checks, body, rules, transcript) as store:
@@ -149,25 +152,15 @@ def verify(
     checks.not_checked += left_to_people(body, rules.clients)
 
 
-def check_peers(
-    checks: Checks, record: dict[str, Any], study: FederationStudy, *, complete: bool, with_file: bool
-) -> None:
-    """Check who has signed a record's body; `complete` asks for as many as the study needs.
-
-    A key that was changed during the run counts only `with_file`: the votes for it are in the run's file.
-    """
+def check_peers(checks: Checks, record: dict[str, Any], study: FederationStudy, *, complete: bool) -> None:
+    """Check who has signed a record's body; `complete` asks for as many as the study needs."""
     body = record["body"]
     roster = read_roster_of(body, study)
     text = "the roster has every client of the study, and nobody else, each with a key of its own"
     if not checks.add(text, roster is not None) or roster is None:
         return
     checks.not_checked.append(f"that roster {roster.fingerprint} is the one that all organizations compared: ask them")
-    changed = [name for name in study.clients if named_keys(body, name).current != roster.keys[name]]
-    if changed:
-        checks.flagged.append(
-            f"keys that were changed during the run: {', '.join(changed)}. The votes for it are in the run's file"
-            + ("" if with_file else "; without it (--transcript) their signatures do not count")
-        )
+    checks.add("the keys of the clients are those of the roster", body.get("clients") == client_keys(roster))
     entries = part(record["signatures"], "peers")
     strangers = sorted(set(entries) - set(study.clients))
     checks.add("it is signed by clients of the study only", not strangers, ", ".join(strangers))
@@ -175,17 +168,16 @@ def check_peers(
     for client in study.clients:
         if client not in entries:
             continue
-        entry, current = part(entries, client), named_keys(body, client).current
-        holds = current is not None and entry.get("signer") == current.signer
+        entry, keys = part(entries, client), roster.keys[client]
+        holds = entry.get("signer") == keys.signer
         holds = holds and is_signed(canonical(body), entry.get("signer"), entry.get("signature"))
-        if checks.add(f"{client} has signed it" + (f" (key {current.fingerprint})" if current else ""), holds):
+        if checks.add(f"{client} has signed it (key {keys.fingerprint})", holds):
             signed.append(client)
     if complete:
-        count = sum(with_file or client not in changed for client in signed)
         text = (
             f"at least {quorums.signing(study):,} of {len(study.clients):,} organizations have signed the same record"
         )
-        checks.add(text, count >= quorums.signing(study), f"signed by {count:,}")
+        checks.add(text, len(signed) >= quorums.signing(study), f"signed by {len(signed):,}")
     unsigned = [client for client in study.clients if client not in signed]
     if unsigned:
         checks.not_checked.append(f"the record by {', '.join(unsigned)}: they have not signed it")
@@ -212,9 +204,6 @@ def check_peer_run(
     checks.add(text, not followed.broken, followed.broken)
     told = part(body, "transcript")
     checks.add("the chain value is that of the run's file", told.get("chain") == followed.history.chain)
-    keys = msgspec.to_builtins(followed.client_keys)
-    checks.add("the keys are those of the roster and of the votes", keys == body.get("clients"))
-    checks.add("the decisions are those of the run's file", followed.decisions == body.get("decisions"))
     ended = f"at least {quorum:,} organizations have signed that the run is over after this history"
     checks.add(ended, len(followed.finals) >= quorum, f"signed by {len(followed.finals):,}")
     voters = counted(quorums.closing(study), "organization")
@@ -227,4 +216,4 @@ def check_peer_run(
     checks.add("what was spent is what the counts say", spent(found.coordinator) == body.get("spent"))
     end = (store.finished is not None, found.coordinator.done)
     checks.add("it ended as the record says, after as many rounds", end == (True, told.get("rounds")))
-    checks.add("it was not aborted", not followed.history.tally.aborted)
+    checks.add("it was not aborted", not followed.history.aborted)

@@ -2,60 +2,66 @@
 
 No input, no output, and nothing that depends on a clock. What an entry does follows from the entries before it, so all
 who read the same log stand at the same place. What is signed, by whom and when, is up to the peer that runs it
-(`federation.peer`); the rules that its signatures must keep are in `chain`. What entries do in a log that has begun is
-in `rounds`; here is which of them are looked at, and how a new log begins after a lost one.
+(`conduct`); the rules that its signatures must keep are in `chain`.
+
+A round goes through three stages. It is *open* once a proposal was accepted: the first in the log's order that is valid
+(`Track.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
+answered, or where f + 1 have voted to close it and q have answered, whichever comes last; where patience or a
+quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
 
 What a liar can do is stop the run, and the log's operator too: withhold entries, fill the log, or propose a question
 on the very edge of the tolerance, which one processor accepts and another refuses (their answers are then to different
 questions, and no quorum has answered the same one). Nobody is led along two histories by any of this.
 """
 
-import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from privatile.errors import NotSigned, ProtocolError
+from privatile.federation.wire import RoundQuestions, question_digest
+from privatile.run.rounds import Phase
+from privatile_leaderless import chain as chains
+from privatile_leaderless import quorums
 from privatile_leaderless.entries import (
     AnyEntry,
     Checkpoint,
     ClosedRound,
-    Decision,
+    CloseVote,
+    Final,
     LevelAsk,
-    Relay,
+    Note,
+    PeerAnswer,
+    Proposal,
+    Restored,
     Stand,
     Vote,
+    asks_digest,
     read_entry,
 )
-from privatile_leaderless.following import NotClosedSoError
-from privatile_leaderless.happenings import Happening
-from privatile_leaderless.recovery import Choice, Recovery, Target
-from privatile_leaderless.rounds import Rounds
+from privatile_leaderless.history import Quarantine
+from privatile_leaderless.recovery import Choice, Place, Recovery, Target
+from privatile_leaderless.standing import Gathered, Happening, Kind, Standing, open_round
+
+TWO_ANSWERS = "two different answers to one round, both with its signature"
 
 
-class Replica(Rounds):
+class Replica(Standing):
     """The state machine. Entries come in through `apply`; everything else is to read, or to sign (`Standing`)."""
-
-    # -- entries -------------------------------------------------------------------------------------------------
 
     def apply(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
         """Take the next entry of the log, from the place of `sender`, and say what it changed."""
         self.applied += 1
-        self._place = self.applied
         return tuple(self._apply(sender, payload))
 
     def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
-        if self.aborted:
-            return
-        if self.finished and not self.recovering:
-            yield from self._is_late(sender, payload)
+        if self.aborted or (self.finished and not self.recovering):
             return
         if sender not in self.keys:
             yield self._happening("unsigned", None, f"under {sender}: the study has no such peer", payload)
             return
         try:
-            entry = self._read(sender, payload)
+            entry = read_entry(payload, self.keys[sender].signer)
         except NotSigned as error:
             yield self._happening("unsigned", sender, str(error), payload)
-            yield from self._wait(sender, payload, signed=False)  # its key may be replaced in a round not known here
             return
         except ProtocolError as error:
             yield self._happening("refused", sender, str(error), payload)
@@ -64,142 +70,250 @@ class Replica(Rounds):
             yield self._happening("refused", sender, "it belongs to another study, run or peer", payload)
         elif self._recovery is not None:
             yield from self._recover(self._recovery, entry, payload)
-        elif self._has_come(entry, payload):
-            yield from self._take(entry, payload)
         else:
-            yield from self._compare(entry)
+            yield from self._take(entry, payload)
 
-    def _is_late(self, sender: str, payload: bytes) -> Iterator[Happening]:
-        """All is over; somebody may still lack rounds."""
-        with contextlib.suppress(ProtocolError, KeyError):
-            entry = read_entry(payload, self.keys[sender].signer)
-            ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
-            if isinstance(entry, Stand) and ours:
-                yield from self._tell_who_lacks(entry)
+    def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
+        return Happening(kind, self.closed + 1, client, text, payloads)
 
-    def _has_come(self, entry: AnyEntry, payload: bytes) -> bool:
-        """Whether the rounds that are known here have come, with this entry, where the log is read again."""
-        if self._unread is not None:
-            self._unread.see(entry, payload)
-            if self._unread.is_complete:
-                self._unread = None
-        return self._unread is None
+    def _signed_elsewhere(self, client: str, text: str, payload: bytes) -> Happening:
+        """An entry that signs a chain value, and none that counts here."""
+        return Happening("other history", self.closed + 1, client, text, (payload,), signs=True)
 
-    # -- a new log -----------------------------------------------------------------------------------------------
+    # -- in a log that has begun -------------------------------------------------------------------------------------
+
+    def _take(self, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
+        match entry:
+            case Proposal():
+                yield from self._propose(entry, payload)
+            case PeerAnswer():
+                yield from self._answer(entry, payload)
+            case CloseVote():
+                yield from self._close_vote(entry, payload)
+            case Vote():
+                yield from self._vote(entry, payload)
+            case Restored():
+                yield from self._restore(entry, payload)
+            case Final() if (entry.rounds, entry.chain) == (self.closed, self.head) and self.ended:
+                yield Happening("final", self.closed, entry.sender)
+                yield from self._sign(entry.sender, payload)
+            case Final():
+                yield self._signed_elsewhere(entry.sender, "a signature over another end", payload)
+            case Checkpoint():
+                if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
+                    yield from self._sign(entry.sender, payload)
+                if entry.epoch == self.epoch:
+                    yield Happening("checkpoint", entry.round, entry.sender)
+                    yield from self._other_checkpoint(entry, payload)
+        yield from self._compare(entry)
+        yield from self._close()
+
+    def _compare(self, entry: AnyEntry) -> Iterator[Happening]:
+        """Note who has signed another history; once that are too many (`astray`), say so."""
+        value, others = chains.signed_value(entry), self._now.astray
+        if value is None or value[0] < self.slot or value == (self.slot, self.head) or entry.sender in others:
+            return
+        before = self.astray
+        others.add(entry.sender)
+        if self.astray and not before:
+            yield self._happening("astray", None, self.paused)
+
+    def _propose(self, entry: Proposal, payload: bytes) -> Iterator[Happening]:
+        if entry.round <= self.closed or self._now.intake is not None or self.ended:
+            return  # the round has its question
+        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
+            yield self._happening("other history", entry.sender, "a question after another history", payload)
+            return
+        try:
+            self._history.take(entry.asks)
+        except ProtocolError as error:
+            yield self._happening("refused", entry.sender, str(error), payload)
+            return
+        yield from self._open(entry.asks, entry.sender)
+
+    def _open(self, asks: tuple[LevelAsk, ...], sender: str | None) -> Iterator[Happening]:
+        """The question was taken: answer it, or be at the end."""
+        if not asks:
+            # Votes since the last round belong to no round.
+            self._stand_after(self.closed, ended=True)
+            yield Happening("ended", self.closed, sender)
+            return
+        now = self._now
+        now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
+        now.asked = RoundQuestions.of(self.study.digest, self._history.coordinator.questions())
+        yield self._happening("proposed", sender)
+        for client, payload in now.answers.items():  # those that came before their question
+            entry = read_entry(payload, self.keys[client].signer)
+            if isinstance(entry, PeerAnswer) and entry.chain == self.chain:
+                yield from self._count(entry, payload)
+
+    def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
+        sender, now = entry.sender, self._now
+        if entry.round > self.closed + 1 or (self.ended and entry.round > self.closed):
+            yield self._signed_elsewhere(sender, "an answer to a round that is not asked here", payload)
+            return
+        if entry.round <= self.closed:
+            place = list(self.study.clients).index(sender)
+            counted = self._history.records[entry.round - 1].closed.answers[place]
+            counts = counted is not None
+            first = self._late.setdefault((sender, entry.round), payload) if counted is None else counted.encode()
+        else:
+            counts = True
+            first = now.answers.setdefault(sender, payload)
+        if body_of(first) != body_of(payload):
+            yield from self._two_answers(entry, first, payload, counts=counts)
+        elif entry.round == self.closed + 1:
+            if entry.chain != self.chain:
+                yield self._signed_elsewhere(sender, "an answer after another history", payload)
+                return
+            yield from self._sign(sender, payload)
+            yield from self._count(entry, payload)
+
+    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes, *, counts: bool) -> Iterator[Happening]:
+        """A lie that its own signatures prove.
+
+        Where none of them `counts`, it is evidence and no more: whether the run waits must follow from the log and the
+        closed rounds, and who is started again knows no late answer.
+        """
+        sender = entry.sender
+        yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
+        if counts and not self.ended and sender not in self.quarantined:
+            yield self._quarantine(sender, TWO_ANSWERS, entry.round)
+
+    def _quarantine(self, client: str, reason: str, number: int) -> Happening:
+        self._history.quarantined[client] = Quarantine(reason, number)
+        if self._now.intake is not None:
+            self._now.intake.quarantine(client, reason)
+        return Happening("quarantined", number, client, reason)
+
+    def _count(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
+        sender, intake = entry.sender, self._now.intake
+        if intake is None or sender in intake.answers:
+            return
+        if entry.question != question_digest(self.study.digest, intake.questions[sender]):
+            yield self._signed_elsewhere(sender, "an answer to another question", payload)
+            return
+        verdict = intake.offer(sender, payload, read=lambda *_: entry)
+        if verdict.outcome == "counted":
+            yield self._happening("counted", sender)
+        elif verdict.outcome in ("rejected", "forked"):
+            yield self._happening("refused", sender, verdict.reason, payload)
+        if verdict.quarantine:
+            yield self._quarantine(sender, verdict.quarantine, entry.round)
+
+    def _close_vote(self, entry: CloseVote, payload: bytes) -> Iterator[Happening]:
+        if entry.epoch != self.epoch or entry.round <= self.closed or self._now.intake is None:
+            return
+        if (entry.round, entry.chain, entry.question) != (self.closed + 1, self.chain, self._now.question):
+            yield self._happening("other history", entry.sender, "a vote to close another round", payload)
+        elif entry.sender not in self._now.votes:
+            self._now.votes[entry.sender] = payload
+            yield self._happening("close vote", entry.sender, "", payload)
+
+    def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
+        if entry.round <= self.closed:
+            return  # what has ended and is not finished can still be aborted: a quorum for its end may never come
+        if (entry.round, entry.chain) != (self.closed + 1, self.chain):
+            yield self._happening("other history", entry.sender, "a vote after another history", payload)
+        elif self._history.note(entry, payload):
+            yield self._happening("vote", entry.sender, "to abort the run")
+            if self.aborted:
+                yield self._happening("aborted", None, "a quorum has decided")
+
+    def _restore(self, entry: Restored, payload: bytes) -> Iterator[Happening]:
+        # Not while an answer of the lost ledger stands in the open round: its link would come back with it.
+        if self.ended or entry.sender in self._now.answers or not self._history.note(entry, payload):
+            return
+        if self._now.intake is not None:
+            self._now.intake.relink(entry.sender, entry.link, self.closed + 1)
+        yield self._happening("restored", entry.sender, "its ledger was restored from a backup")
+
+    def _close(self) -> Iterator[Happening]:
+        now = self._now
+        if now.intake is None or self.aborted or self.quarantined:
+            return
+        late = len(now.votes) >= quorums.closing(self.study) and len(now.intake.answers) >= self.quorum
+        if open_round(self.study, now.intake, self._history.coordinator.tracks, late=late).phase is Phase.OPEN:
+            return
+        votes = now.votes.items() if now.intake.missing else ()
+        notes = [Note(name, payload.decode("ascii")) for name, payload in votes][: quorums.closing(self.study)]
+        record = self._history.close(now.asks, now.intake, now.answers, notes)
+        self._now = Gathered()
+        self.settled_at[self.closed] = self.applied
+        silent = [name for name in self.study.clients if name not in record.accepted]
+        text = f"without {', '.join(silent)}" if silent else ""
+        yield Happening("closed", self.closed, None, text)
+        for client in silent:
+            if client in now.answers:  # to another question, or after another history
+                self._late[client, self.closed] = now.answers[client]
+            text = f"by the votes of {', '.join(sorted(now.votes))}"
+            yield Happening("closed without", self.closed, client, text)
+        for client, one in self.quarantined.items():
+            yield Happening("quarantined", one.round, client, one.reason)
+
+    def _sign(self, sender: str, payload: bytes) -> Iterator[Happening]:
+        """A peer has signed the chain value here. A quorum of such signatures commits what lies behind it."""
+        proof = self._now.proof
+        proof.setdefault(sender, payload)
+        if len(proof) < self.quorum:
+            return
+        if self.committed < self.closed or (self.ended and not self.finished):
+            self.committed, self.proof = self.closed, dict(proof)
+            yield Happening("committed", self.committed)
+        if self.ended and not self.finished:
+            self.finished = True
+            self._history.coordinator.finish()
+            yield Happening("finished", self.closed)
+
+    # -- a new log ---------------------------------------------------------------------------------------------------
 
     def new_epoch(self, epoch: int) -> None:
         """The log is lost: read a new one, from the last closed round on. What was open is dropped."""
         if epoch <= self.epoch:
             raise ProtocolError(f"after log {self.epoch} comes a later one; got {epoch}.")
-        self.epoch, self._aborted, before = epoch, self.aborted, self._abort_voters
+        self.epoch, self._aborted, before = epoch, self.aborted, self.abort_voters
         self._stand_after(self.closed, ended=self.ended)
-        self._recovery = Recovery(epoch, self.quorum, len(self.study.clients), abort_before=before)
+        self._recovery = Recovery(epoch, self.quorum, len(self.study.clients), before)
 
     def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
-        """Until the new log has begun here only this is looked at: where peers stand, relayed rounds, checkpoints."""
-        if isinstance(entry, Relay):
-            if entry.epoch == self.epoch:
-                yield Happening("relayed", entry.closed.round, entry.sender)
-                if recovery.relay(entry.sender, entry.closed, len(payload), tuple(self.study.clients)):
-                    yield from self._go_on(recovery)
-            return
-        if not (yield from self._wait(entry.sender, payload, signed=True)):
+        """Until the new log has begun here only this is looked at: where peers stand, checkpoints, votes to abort.
+
+        A peer that lacks rounds before the place where it has begun for the others looks at nothing more: it takes the
+        rounds over from a file, and reads this log again.
+        """
+        if recovery.target is not None:
             return
         if isinstance(entry, Stand) and entry.epoch == self.epoch:
-            yield from self._tell_who_lacks(entry)
             if place := self._place_of(entry):
-                recovery.hear(entry, payload, self._signer_of(entry, payload), place)
-                if entry.last is not None:
-                    recovery.relay(entry.sender, entry.last, len(payload), tuple(self.study.clients))
-                yield from self._go_on(recovery, heard=True)
-        if isinstance(entry, Vote) and entry.decision == Decision("abort") and recovery.target is None:
+                recovery.hear(entry, payload, place)
+                if recovery.choice is None:
+                    yield from self._choose(recovery)
+        elif isinstance(entry, Vote):
             recovery.abort_votes.add(entry.sender)
-            yield self._happening("vote", entry.sender, "for: abort")
-            if len(self._abort_voters) >= self.quorum:
+            yield self._happening("vote", entry.sender, "to abort the run")
+            if len(self.abort_voters) >= self.quorum:
                 self._aborted = True
                 yield self._happening("aborted", None, "a quorum has decided")
-        if isinstance(entry, Checkpoint) and entry.epoch == self.epoch and recovery.target is None:
+        elif isinstance(entry, Checkpoint) and entry.epoch == self.epoch:
             yield Happening("checkpoint", entry.round, entry.sender)
             yield from self._other_checkpoint(entry, payload)
             if target := recovery.checkpoint(entry, payload):
-                yield from self._reach(recovery, target)
+                yield from self._begin(recovery, target)
 
-    def _signer_of(self, entry: Stand, payload: bytes) -> str:
-        """The key that it is signed with: the one that its sender has now, or had at the place that it names."""
-        now = self.keys[entry.sender].signer
-        with contextlib.suppress(NotSigned):
-            read_entry(payload, now)
-            return now
-        return self._keys_of(entry)[entry.sender].signer
-
-    def _wait(self, sender: str, payload: bytes, *, signed: bool) -> Generator[Happening, None, bool]:
-        """Put an entry aside: the new log may have begun, for others, after rounds that are not known here.
-
-        Gives whether there was room: what there is none for is not looked at.
-        """
-        recovery = self._recovery
-        if recovery is None or recovery.wait(self._place, sender, payload, signed=signed):
-            return True
-        if signed:  # otherwise anybody may have written it
-            text = "it has written too much while this peer lacks rounds; if it stays behind: `privatile peer catch-up`"
-            yield self._happening("refused", sender, text)
-        return False
-
-    def _go_on(self, recovery: Recovery, *, heard: bool = False) -> Iterator[Happening]:
-        """Something was said or relayed: go to the target, or where the log is to begin, or as far as rounds lead.
-
-        Where it begins follows from what was `heard` of where peers stand, and from the rounds that are known here.
-        """
-        if recovery.target is not None:
-            yield from self._reach(recovery, recovery.target)
-            return
-        if recovery.choice is not None:
-            return
-        keys, place = dict(self.keys), (self.chain, self.committed)
-        yield from self._go_forward(recovery)
-        if self.keys == keys and (heard or (self.chain, self.committed) != place):
-            yield from self._choose(recovery)
-        if self.keys != keys:
-            yield from self._read_anew(recovery)
-
-    def _go_forward(self, recovery: Recovery) -> Iterator[Happening]:
-        """Follow what was relayed as far as it goes."""
-        for path in self._ways_past_here(recovery):
-            if (yield from self._try(recovery, path)):
-                break
-        before = -1
-        while before < self.closed and not self.ended:
-            before = self.closed
-            for _, found in recovery.following(self.chain):
-                if (yield from self._try(recovery, [found])):
-                    break
-
-    def _try(self, recovery: Recovery, path: list[list[ClosedRound]]) -> Generator[Happening, None, bool]:
-        """Follow these rounds; whether honest peers close them so. What they do not is never tried again."""
-        try:
-            self._follow(path)
-        except NotClosedSoError as error:
-            recovery.refuse_rounds(error.rounds, tuple(self.study.clients))
-            yield Happening("refused", error.rounds[0].round, None, str(error))
-            return False
-        yield Happening("closed", self.closed, None, "as it was relayed")
-        return True
-
-    def _ways_past_here(self, recovery: Recovery) -> Iterator[list[list[ClosedRound]]]:
-        """Two rounds after the last committed one, where one is closed here: answers to the second commit the first.
-
-        So where the first is another than the one here, the one here will never be committed.
-        """
-        if self.closed == self.committed + 1:
-            for value, first in recovery.following(self._history.chains[self.committed]):
-                if value != self.chain:
-                    yield from ([first, second] for _, second in recovery.following(value))
+    def _place_of(self, entry: Stand) -> Place | None:
+        """Where a peer says that it stands; None where that is no place of this study."""
+        last, clients = entry.last, tuple(self.study.clients)
+        if last is None:
+            return Place(0, self._history.chains[0], entry.ended)
+        if not last.fits(len(clients)):
+            return None
+        return Place(last.round, chains.closed_chain(last, clients), entry.ended)
 
     def _choose(self, recovery: Recovery) -> Iterator[Happening]:
         """Go where the new log is to begin, where that follows from what was said."""
         for choice in recovery.candidates():
             try:
-                if self._go_to(recovery, choice):
+                if self._go_to(choice):
                     recovery.choice = choice
                     return
             except ProtocolError as error:
@@ -208,71 +322,50 @@ class Replica(Rounds):
                 text = f"it says that it stands where honest peers do not: {error}"
                 yield Happening("refused", named.place.round, named.sender, text, (named.payload,))
 
-    def _go_to(self, recovery: Recovery, choice: Choice) -> bool:
-        """Go there, where the rounds before it are known and enough have their present key there; whether it did.
+    def _go_to(self, choice: Choice) -> bool:
+        """Go there, where the rounds before it are known; whether it did.
 
         A ProtocolError where honest peers do not close it so. It stays where it is, then.
         """
-        (number, chain, ended), chains, last = choice.place, self._history.chains, choice.named.last
-
-        def have_keys() -> bool:
-            # Where a round is dropped that has replaced a key, the present one does not hold.
-            keys = recovery.keys_at.setdefault(chain, dict(self.keys))
-            return sum(keys[name].signer == signer for name, signer in choice.signers) >= self.quorum
-
+        (number, chain, ended), known, last = choice.place, self._history.chains, choice.named.last
         if number < self.committed:
             return False
-        if [chain] == chains[number : number + 1]:
-            recovery.keys_at[chain] = self._history.keys_after(number)
-            return have_keys() and ((number, ended) == (self.closed, self.ended) or self._move(number, ended=ended))
-        if last is not None and number > self.committed and [last.before] == chains[number - 1 : number]:
-            if chain in recovery.keys_at and not have_keys():
-                return False
-            return self._move(number - 1, [[last]], ended=ended, wanted=have_keys)
-        return False
+        if [chain] == known[number : number + 1]:
+            if (number, ended) != (self.closed, self.ended):
+                self._move(number, ended=ended)
+            return True
+        if last is None or number <= self.committed or [last.before] != known[number - 1 : number]:
+            return False
+        self._move(number - 1, [last], ended=ended)
+        return True
 
-    def _read_anew(self, recovery: Recovery) -> Iterator[Happening]:
-        """Look at the entries of the new log again: rounds were followed, and with them it is known who had which key.
-
-        So everybody's log begins at the same place, whatever rounds they had when they read it.
-        """
-        self._recovery = anew = recovery.anew()
-        for self._place, sender, payload in recovery.waiting:
-            yield from self._apply(sender, payload)
-        anew.is_anew = False
-
-    def _reach(self, recovery: Recovery, target: Target) -> Iterator[Happening]:
-        """Begin the new log here, where all rounds up to the target are known."""
-        known = {one: number for number, one in enumerate(self._history.chains)}
-        path = recovery.path(known)
-        if path is None or (path and recovery.is_anew and target.round <= self.closed):
-            yield Happening("behind", target.round)
-            return
+    def _begin(self, recovery: Recovery, target: Target) -> Iterator[Happening]:
+        """Begin the new log here, where all rounds up to the target are known, or all but the last."""
+        number, known = target.round, self._history.chains
+        if [target.chain] == known[number : number + 1]:
+            ways: list[list[ClosedRound]] = [[]]
+        else:
+            named = [one.last for one in recovery.said if one.last is not None and one.place.chain == target.chain]
+            ways = [[last] for last in named if [last.before] == known[number - 1 : number]]
         ended = target.ended or self.finished
-        try:
-            if path:
-                self._follow(path)
-            else:  # a log that is read again begins before what was committed in it
-                self._stand_after(max(target.round, self.committed), ended=ended)
-        except ProtocolError as error:
-            if isinstance(error, NotClosedSoError):
-                recovery.refuse_rounds(error.rounds, tuple(self.study.clients))
-            signed = tuple(target.signed.values())
-            yield Happening("other history", target.round, None, str(error), signed, signs=True)
+        for way in ways:
+            try:
+                if way:
+                    self._move(number - 1, way, ended=ended)
+                else:  # a log that is read again begins before what was committed in it
+                    self._stand_after(max(number, self.committed), ended=ended)
+            except ProtocolError as error:
+                signed = tuple(target.signed.values())
+                yield Happening("other history", number, None, str(error), signed, signs=True)
+                continue
+            self._recovery = None
+            yield Happening("begun", number)
+            if (self.closed, self.ended) == (number, target.ended):
+                for sender, payload in target.signed.items():
+                    yield from self._sign(sender, payload)
+                yield from self._ask_again(target.asks)
             return
-        if path:
-            yield from self._read_anew(recovery)
-            return
-        self._recovery = None
-        if self._unread is not None:
-            self._unread.begin(self.epoch, target.round, target.asks)
-        yield Happening("begun", target.round)
-        if (self.closed, self.ended) == (target.round, target.ended):
-            for sender, payload in target.signed.items():
-                yield from self._sign(sender, payload)
-            yield from self._ask_again(target.asks)
-        for self._place, sender, payload in recovery.waiting[recovery.begins :]:
-            yield from self._apply(sender, payload)
+        yield Happening("behind", number)
 
     def _ask_again(self, questions: Sequence[tuple[LevelAsk, ...]]) -> Iterator[Happening]:
         """Open the next round with the question that most checkpoints name: its answers can be sent again."""
@@ -283,3 +376,90 @@ class Replica(Rounds):
                 continue
             yield from self._open(asks, None)
             return
+
+    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[Happening]:
+        """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
+        if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
+            text = "a checkpoint of another history"
+            yield Happening("other history", entry.round, entry.sender, text, (payload,), signs=True)
+
+    # -- going back, and following rounds that others have closed ----------------------------------------------------
+
+    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] | None = None) -> None:
+        """Follow rounds of another peer's file as far as they go on from here.
+
+        `proof` has signed entries, by peer, over the value after the last of them. Rounds that are closed here and not
+        committed give way to others. A ProtocolError where they belong to another history than the committed one, or
+        are not what honest peers close.
+        """
+        clients, known = tuple(self.study.clients), self._history.chains
+        path = [one for one in rounds if chains.closed_chain(one, clients) not in known]
+        if path:
+            self._move(known.index(path[0].before) if path[0].before in known else -1, path, ended=False)
+        last = rounds[-1].round if rounds else 0
+        if last != self.closed or self.finished:
+            return
+        signed = {sender: self._signed(sender, payload) for sender, payload in (proof or {}).items()}
+        for ended in (False, True):
+            value = (last + 1 + ended, chains.end_chain(self.chain, last) if ended else self.chain)
+            found = {sender: payload for sender, payload in (proof or {}).items() if signed[sender] == value}
+            if len(found) >= self.quorum:
+                self.committed, self.proof = self.closed, found
+                if ended:
+                    self._stand_after(self.closed, ended=True)
+                    self.finished = True
+                    self._history.coordinator.finish()
+
+    def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
+        """The slot and the chain value that a peer has signed."""
+        try:
+            entry = read_entry(payload, self.keys[sender].signer)
+        except (ProtocolError, KeyError):
+            return None
+        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
+        return chains.signed_value(entry) if ours else None
+
+    def _stand_after(self, number: int, *, ended: bool) -> None:
+        """Stand right after this round or, where it is the last one and nothing follows, after the end."""
+        left = {one.chain: one.closed for one in self._history.records[number:]}
+        self._left = {chain: one for chain, one in (self._left | left).items() if one.round > self.committed}
+        self._history.back_to(number)
+        self._now = Gathered()
+        self.ended = False
+        self.settled_at = {place: at for place, at in self.settled_at.items() if place <= number}
+        if ended:
+            self._history.take(())
+            self.ended = True
+
+    def _move(self, place: int, path: Sequence[ClosedRound] = (), *, ended: bool) -> None:
+        """Stand after this round, go along others, and to the end where they have `ended`.
+
+        A ProtocolError where honest peers do not close them so. It stands where it stood, then, unless something else
+        is committed by what was followed.
+        """
+        if place < self.committed:
+            raise ProtocolError("the rounds belong to another history than the one that is committed here.")
+        kept, settled_at, had_ended, moved = self.closed_rounds(place), self.settled_at, self.ended, False
+        try:
+            self._stand_after(place, ended=ended and not path)
+            for closed in path:
+                self._history.follow(closed)
+                if self.committed < self.closed - 1:  # by the answers of the round
+                    answers = zip(self.study.clients, closed.answers, strict=True)
+                    self.proof = {name: payload.encode() for name, payload in answers if payload is not None}
+                    self.committed = self.closed - 1
+            if ended and path:
+                self._stand_after(self.closed, ended=True)
+            moved = True
+        finally:
+            if not moved and self.committed <= place:
+                self._stand_after(place, ended=False)
+                for closed in kept:
+                    self._history.follow(closed)
+                self._stand_after(self.closed, ended=had_ended)
+                self.settled_at = settled_at
+
+
+def body_of(payload: bytes) -> bytes:
+    """An entry without its signature."""
+    return payload.rpartition(b"\n")[0]

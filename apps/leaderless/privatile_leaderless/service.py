@@ -10,30 +10,45 @@ not this log: nothing is signed, and people are told.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import nats.errors
 
-from privatile.errors import BrokerError, LedgerError
+from privatile.client.ledger.file_systems import require_volume
+from privatile.client.randomizer import Coins
+from privatile.client.sources.source import Source
+from privatile.core.text import counted
+from privatile.errors import BrokerError, InputError, LedgerError
 from privatile.federation.connection import Backoff, connected
 from privatile.federation.monitoring import Metrics, facts
+from privatile.federation.operations.join import JoinOptions, prepare_responder
+from privatile.federation.operations.serve import Say, hosted
 from privatile.federation.setup.broker import EmbeddedBroker
+from privatile.federation.setup.invitation import check_url
+from privatile.federation.site.folder import Site
 from privatile.federation.site.limits import SiteLimits
 from privatile.federation.site.responder import SiteResponder
-from privatile.records.keys import KeyPair, PublicKeys
+from privatile.records.keys import KeyPair
+from privatile.run.certificates import ends_soon, issue_broker, read_certificate
+from privatile.run.locks import lock_folder
+from privatile.run.run_file import RunStore
+from privatile.run.state import is_aborted
+from privatile.run.tables import running_process
+from privatile_leaderless import quorums
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.conduct import Conduct
+from privatile_leaderless.conduct import Conduct, VoteBox
 from privatile_leaderless.entries import LevelAsk
-from privatile_leaderless.happenings import Happening
-from privatile_leaderless.log_port import LogPort
-from privatile_leaderless.log_requests import LogLost
+from privatile_leaderless.folder import PeerFolder
+from privatile_leaderless.log import LogLost, LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.roster import PeerRoster
-from privatile_leaderless.votes import VoteBox
+from privatile_leaderless.roster import PeerInvitation, PeerRoster
+from privatile_leaderless.standing import Happening
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -45,9 +60,6 @@ TICK = 1.0
 MOST_FAILURES = 5
 """Attempts through a server that replies but does not give the log, before the next one is tried."""
 
-LONG_PAUSE = 60.0
-"""Seconds until the log is read again from its beginning where no round was committed since the last time."""
-
 GOODBYE = 3.0
 """Seconds that a server stays after everybody has signed the end, so that all can read it."""
 
@@ -55,8 +67,7 @@ GOODBYE = 3.0
 ADVICE = {
     "expired": "Its organization issues another by starting its peer again; nothing is lost, this peer keeps trying.",
     "other name": "The name is part of the roster.",
-    "unknown key": "Its server has another roster (`privatile peer admit` shows its fingerprint), or does not know a "
-    "new key yet.",
+    "unknown key": "Its server has another roster (`privatile peer admit` shows its fingerprint).",
 }
 """What to do about a failed connection, by the kind of failure."""
 
@@ -81,8 +92,6 @@ class PeerService:
     restored: bool = False
     linger: float = 60.0
     """Seconds that the server stays after the end for peers that have not signed it yet."""
-    on_key: Callable[[Mapping[str, PublicKeys]], None] = lambda keys: None
-    """Called with all keys when one was replaced: the server must know the new one."""
     backoff: Backoff = field(default_factory=lambda: Backoff(longest=2.0))
 
     def __post_init__(self) -> None:
@@ -106,8 +115,6 @@ class PeerService:
         self._last = self.peer_log.last
         self._signed_off: set[str] = set()
         self._port: LogPort | None = None
-        self._read_again_at: tuple[int, float] | None = None
-        """Committed rounds, and when the log was last read again from its beginning."""
         self._reached = self._was_connected = False
         """Whether the last attempt has reached a server, and whether that has given the log."""
         self._next_tick = self._leaves = 0.0
@@ -229,11 +236,8 @@ class PeerService:
             back = "the log is there; this peer reads it from its first entry"
         while not self._over:
             for entry in await port.entries(until):
-                for one in self._apply(entry):
-                    await self._conduct.heard(port, one)
+                self._apply(entry)
             now = loop.time()
-            if self._read_again(now):
-                raise BrokerError("the log is read again from its first entry.")
             if port.verified and not self._was_connected:
                 self._was_connected = True
                 self._notes.ends("no broker", "broker back", "the log can be read again")
@@ -258,42 +262,14 @@ class PeerService:
             if now >= self._leaves:
                 self._end = "finished"
 
-    def _apply(self, entry: LogEntry) -> tuple[Happening, ...]:
+    def _apply(self, entry: LogEntry) -> None:
         if self.replica.ended:
             self._signed_off.add(entry.sender)
-        keys = dict(self.replica.keys)
         happenings = self.replica.apply(entry.sender, entry.payload)
         self._conduct.seen(entry)
         self._unkept.append(entry)
         self._happenings += self._notes.happened(entry.sender, happenings)
         self._last = (entry.position, payload_digest(entry.payload))
-        self._tell_server(keys)
-        return happenings
-
-    def _tell_server(self, before: Mapping[str, PublicKeys]) -> None:
-        """Let the own server know keys that were replaced: by votes, by rounds that were relayed, by going back."""
-        if self.replica.keys != before:
-            self._keep()
-            self.on_key(self.replica.keys)
-
-    def _read_again(self, now: float) -> bool:
-        """Begin with the log's first entry again where this peer was led astray, and again where it still is later on.
-
-        Not over and over at the same place: `LONG_PAUSE` lies in between.
-        """
-        if not self.replica.astray:
-            return False
-        if self._read_again_at is not None and self._read_again_at > (self.replica.committed, now - LONG_PAUSE):
-            return False
-        self._keep()
-        keys = dict(self.replica.keys)
-        self.replica = self.peer_log.read_again(self.roster.keys)
-        self._read_again_at = (self.replica.committed, now)
-        self._conduct.follow(self.replica)
-        self._notes.follow(self.replica)
-        self._last = None
-        self._tell_server(keys)
-        return True
 
     def _tick(self, port: LogPort) -> None:
         self._keep()
@@ -320,3 +296,157 @@ class PeerService:
         except LedgerError as error:
             # The run is over all the same; `privatile ledger release` does it later.
             log.warning("records stay reserved", extra=facts(client=self.client, reason=str(error)))
+
+
+PORT_IN_USE = (
+    "Stop that program, or go on with the others' servers: --broker URL. The port is part of the roster: for another "
+    "one enroll into a new folder (the keys in --site stay), before the run has begun, and let all admit the new file."
+)
+"""What the operator of a peer can do about a port that is taken."""
+
+MOST_LOGS = 1_000_000
+"""The highest number of a log: one that was mistyped cannot be taken back."""
+
+
+@dataclass(frozen=True)
+class PeerOptions:
+    """How a peer is run."""
+
+    brokers: tuple[str, ...] = ()
+    """Servers of others to connect to; empty: the own one, else those of the roster."""
+    linger: float = 60.0
+
+
+def open_log(folder: PeerFolder) -> PeerLog:
+    """A peer's own file: its entries of the log, what it has signed, and the run's committed rounds."""
+    require_volume(folder.store_file, "the run's file")
+    return PeerLog.open(folder.store_file, folder.study(), folder.peers().digest)
+
+
+def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: PeerOptions, say: Say) -> str:
+    """Run a peer until the study ends or somebody stops it."""
+    rows = join.open(source)
+    with lock_folder(folder.pid_file, "peer"), ExitStack() as stack:
+        peer_log = open_log(folder)
+        stack.callback(peer_log.close)
+
+        async def serve() -> str:
+            # The responder first: nothing is started for a peer whose limits or ledger refuse the study.
+            service = prepare_peer(folder, rows, join, options, peer_log)
+            if rows.how_read:
+                say(rows.how_read)
+            if not options.brokers and folder.server() is not None:
+                service.broker = start_server(folder, say)
+                stack.callback(service.broker.stop)
+            study = service.replica.study
+            say(f"study       {study.title}, {len(study.clients)} peers, hash {study.digest[:16]}")
+            say(f"roster      {service.roster.fingerprint}")
+            say(f"store       {folder.store_file} ({service.replica.committed} of {study.rounds} rounds committed)")
+            if service.replica.finished:
+                say(f"finished    this peer stays {options.linger:g} s for others who lack rounds, then ends")
+            async with hosted(service, join.ops_host, join.ops_port, join.ops_names, say):
+                return await service.run()
+
+        return asyncio.run(serve())
+
+
+def prepare_peer(
+    folder: PeerFolder,
+    source: Source,
+    join: JoinOptions,
+    options: PeerOptions,
+    peer_log: PeerLog,
+    *,
+    coins: Coins | None = None,
+) -> PeerService:
+    """Check limits, ledger, data and roster, all before the peer connects to anything; `coins` are for tests."""
+    study, roster = folder.study(), folder.peers()
+    invited = PeerInvitation(folder.client, study, roster)
+    limits, responder = prepare_responder(invited, Site(folder.site, folder.client), source, join, coins=coins)
+    own = folder.server()
+    others = [server.url() for name, server in roster.servers.items() if name != folder.client]
+    for url in options.brokers:
+        check_url(url)
+    urls = options.brokers or ([own.url(), *others] if own is not None else others)
+    return PeerService(
+        folder.client,
+        folder.key(),
+        roster,
+        peer_log,
+        peer_log.replica(roster.keys),
+        responder,
+        limits,
+        VoteBox(folder.vote_file),
+        urls=urls,
+        restored=join.restored,
+        linger=options.linger,
+    )
+
+
+def start_server(folder: PeerFolder, say: Say) -> EmbeddedBroker:
+    """Start the organization's own server of the cluster, with a new certificate where the old one ends soon."""
+    files, settings = folder.broker_files, folder.settings()
+    if ends_soon(read_certificate(files.certificate), "the server's certificate"):
+        issue_broker(folder.authority, folder.authority_key, files.certificate, files.key, settings.hosts, cluster=True)
+        say("certificate issued again: it would have ended within a month")
+    before = files.configuration.read_bytes() if files.configuration.exists() else b""
+    folder.write_configuration()
+    servers = folder.peers().servers
+    cluster_port = servers[folder.client].cluster_port if len(servers) > 1 else None
+    broker = EmbeddedBroker(files, settings, PORT_IN_USE, cluster_port)
+    broker.start(unchanged=before == files.configuration.read_bytes())
+    how = "adopted" if broker.adopted else "started"
+    say(f"server      {how} {broker.binary} ({broker.version}), {settings.url}, process {broker.process_id}")
+    return broker
+
+
+def recover(folder: PeerFolder, epoch: int | None = None) -> int:
+    """After the loss of the log: begin a new one with the next start of this peer; gives its number."""
+    with lock_folder(folder.pid_file, "peer"):
+        peer_log = open_log(folder)
+        try:
+            number = peer_log.epoch + 1 if epoch is None else epoch
+            if not peer_log.epoch < number <= MOST_LOGS:
+                raise InputError(
+                    f"this peer reads log {peer_log.epoch}; a new one has a higher number, of at most {MOST_LOGS:,}; "
+                    f"got {number:,}."
+                )
+            peer_log.begin_epoch(number)
+            return number
+        finally:
+            peer_log.close()
+
+
+def catch_up(folder: PeerFolder, other: Path) -> str:
+    """Take over the rounds of another peer's file, each checked as if it came from the log; says what was new."""
+    with lock_folder(folder.pid_file, "peer"):
+        peer_log = open_log(folder)
+        try:
+            replica = peer_log.replica(folder.peers().keys)
+            before, had_finished = replica.committed, replica.finished
+            with RunStore.frozen(other) as store:
+                peer_log.catch_up(replica, store)
+        finally:
+            peer_log.close()
+    new = counted(replica.committed - before, "round")
+    end = " and the end of the run" if replica.finished and not had_finished else ""
+    state = "finished" if replica.finished else "not finished"
+    return f"New here: {new}{end}. {folder.client} has {counted(replica.committed, 'round')}; the run is {state} here."
+
+
+def check_goes_on(folder: PeerFolder) -> None:
+    """Refuse a vote about a run that is over."""
+    if folder.store_file.exists():
+        with RunStore.open(folder.store_file, read_only=True) as store:
+            over = "finished" if store.finished is not None else "aborted" if is_aborted(store) else ""
+        if over:
+            raise InputError(f"{folder.path}: the run is {over}: there is nothing to decide any more.")
+
+
+def vote_to_abort(folder: PeerFolder) -> str:
+    """Leave a vote to abort for this peer to publish; says when."""
+    check_goes_on(folder)
+    VoteBox(folder.vote_file).put()
+    study, running = folder.study(), running_process(folder.pid_file) is not None
+    when = "The running peer publishes it" if running else "The next `privatile peer run` publishes it"
+    return f"{when}. It holds when {quorums.signing(study)} of {len(study.clients)} organizations have voted so."

@@ -1,8 +1,8 @@
 """Where a replica stands: what there is to read, and what there is to sign."""
 
-import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from privatile.core.messages import Position
 from privatile.federation.coordinator.core import present
@@ -14,25 +14,81 @@ from privatile.run.coordinator import Track
 from privatile.run.rounds import OpenRound, Phase, RoundRule, advance
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
+from privatile_leaderless.chain import FORFEITED, Claims, Slots
 from privatile_leaderless.entries import (
     Checkpoint,
     ClosedRound,
     CloseVote,
-    Decision,
     Final,
     LevelAsk,
     PeerAnswer,
     Proposal,
-    Relay,
     Restored,
     Stand,
     Vote,
 )
 from privatile_leaderless.history import History, Quarantine, RoundRecord
 from privatile_leaderless.recovery import Choice, Recovery
-from privatile_leaderless.slots import FORFEITED, Claims, Slots
-from privatile_leaderless.undecided import MOST_UNDECIDED, Undecided
-from privatile_leaderless.unread import Unread
+
+Kind = Literal[
+    "unsigned",
+    "refused",
+    "other history",
+    "astray",
+    "proposed",
+    "counted",
+    "close vote",
+    "two answers",
+    "quarantined",
+    "vote",
+    "restored",
+    "aborted",
+    "closed",
+    "closed without",
+    "committed",
+    "ended",
+    "final",
+    "finished",
+    "checkpoint",
+    "begun",
+    "behind",
+]
+
+
+class Happening(NamedTuple):
+    """One thing that an entry has brought about; `round` is the one it belongs to.
+
+    unsigned       without a valid signature of the peer under whose name it lies in the log: as if it were not there
+    refused        signed, but malformed, or a question that is off: not counted, and the payload is evidence
+    other history  after another chain value, to another question, or ahead: not counted, and nobody is blamed
+    astray         so many peers have signed another history that this one cannot be committed: catch up with another
+                   peer's file
+    proposed       the question of the round; from now on it is answered
+    counted        an answer
+    close vote     one more clock says that the deadline has passed, by the payload
+    two answers    different answers of one peer to one round: both payloads are evidence
+    quarantined    no round closes any more
+    vote           one more voice for the end of the run
+    aborted        a quorum has voted so
+    restored       a peer's ledger was put back from a backup
+    closed         the round has its closing set
+    closed without   a peer is not in it: enough clocks have said that the deadline has passed
+    committed      a quorum has signed a chain value with this round in it
+    ended          this round was the last one: the question of the next is that there is none
+    final          one more signature over the value after the end
+    finished       a quorum of them
+    checkpoint     a peer has signed where the new log is to begin
+    begun          the new log begins after this round
+    behind         the new log begins after this round, and rounds before it are not known here: catch up with a file
+    """
+
+    kind: Kind
+    round: int
+    client: str | None = None
+    text: str = ""
+    payloads: tuple[bytes, ...] = ()
+    signs: bool = False
+    """Whether the payloads sign a chain value (`chain.signed_value`) and do not count: what shows a lie."""
 
 
 @dataclass
@@ -73,7 +129,6 @@ class Standing:
         self._history = History(study, keys, chains.first_chain(study.digest, study.run, roster_digest))
         self._now = Gathered()
         self._recovery: Recovery | None = None
-        self._unread: Unread | None = None
         self._left: dict[str, ClosedRound] = {}
         """Rounds that were closed here, are not committed, and gave way to others, by the chain value after them."""
         self._late: dict[tuple[str, int], bytes] = {}
@@ -89,7 +144,6 @@ class Standing:
         """Whether it was aborted in an earlier log, or before this one began."""
         self.applied = 0
         """Entries so far."""
-        self._place = 0
         self.settled_at = {0: 0}
         """Entries after which a round was closed: the state follows from the rounds up to it and the entries since."""
 
@@ -147,18 +201,18 @@ class Standing:
 
     @property
     def keys(self) -> Mapping[str, PublicKeys]:
-        """The keys that the peers have now."""
-        return self._history.tally.keys
+        """The peers' keys: those of the roster, for the whole run."""
+        return self._history.keys
 
     @property
     def quarantined(self) -> Mapping[str, Quarantine]:
-        """Peers about which a quorum has to decide."""
+        """Peers for which no round closes any more."""
         return self._history.quarantined
 
     @property
     def aborted(self) -> bool:
         """Whether a quorum has ended the run for good."""
-        return self._aborted or self._history.tally.aborted
+        return self._aborted or self._history.aborted
 
     @property
     def recovering(self) -> bool:
@@ -185,11 +239,9 @@ class Standing:
         """The levels of the run, after the closed rounds."""
         return self._history.coordinator.tracks
 
-    def has_voted(self, client: str, decision: Decision) -> bool:
-        """Whether a peer's vote for this counts, or it is decided."""
-        if self._recovery is not None and decision.action == "abort":
-            return client in self._recovery.abort_votes
-        return self._history.tally.has(client, decision)
+    def has_voted(self, client: str) -> bool:
+        """Whether a peer's vote to abort counts."""
+        return client in (self._history.abort_voters if self._recovery is None else self._recovery.abort_votes)
 
     def aborts_again(self, client: str) -> bool:
         """Whether a peer had voted to abort before this log, and has not said so in it."""
@@ -197,33 +249,10 @@ class Standing:
         return found is not None and client in found.abort_before and client not in found.abort_votes
 
     @property
-    def _abort_voters(self) -> frozenset[str]:
+    def abort_voters(self) -> frozenset[str]:
         """Who has voted to abort, in this log or before, as far as it was read here."""
-        voters, found = frozenset(self._history.tally.voters(Decision("abort"))), self._recovery
+        voters, found = frozenset(self._history.abort_voters), self._recovery
         return voters if found is None else voters | found.abort_before | found.abort_votes
-
-    @property
-    def undecided(self) -> list[Undecided]:
-        """Decisions that some have voted for and that do not hold yet: to abort, about peers in quarantine, keys.
-
-        The first `MOST_UNDECIDED` of those with the most votes: liars may vote for any number of keys.
-        """
-        if self.aborted or self.finished:
-            return []
-        abort, votes = Decision("abort"), dict(self._history.tally.undecided)
-        if voters := self._abort_voters:
-            votes[abort] = voters
-        held = ((one, voters) for one, voters in votes.items() if one.action != "readmit" or self._waits_for(one))
-        most = heapq.nlargest(MOST_UNDECIDED, held, key=lambda item: (len(item[1]), item[0] == abort))
-        clients = self.study.clients
-        return [
-            Undecided(one.action, one.client, tuple(name for name in clients if name in voters)) for one, voters in most
-        ]
-
-    def _waits_for(self, decision: Decision) -> bool:
-        """Whether this is about the offence for which a peer is in quarantine."""
-        held = self.quarantined.get(decision.client or "")
-        return held is not None and held.round == decision.round
 
     def records_asked(self, client: str) -> int:
         """Records that all rounds up to the open one have asked of a peer, less those known not to have answered.
@@ -241,11 +270,20 @@ class Standing:
     @property
     def paused(self) -> str:
         """Why the run does not go on: a round whose time is over, or a log that has not begun; empty where it does."""
+        if self.astray:
+            others = sorted(self._now.astray)
+            return (
+                f"{len(others)} organizations have signed another history: {', '.join(others)}. Take over another "
+                "organization's file: `privatile peer catch-up DIR --from RUN.DB`"
+            )
         if self._recovery is not None:
             return self._recovery.waits_for(list(self.study.clients))
         if self.quarantined:
             names = ", ".join(sorted(self.quarantined))
-            return f"quarantined: {names}. A quorum decides: `privatile peer vote --readmit`, or `--abort`"
+            return (
+                f"quarantined: {names}. No round closes any more. Vote to abort (`privatile peer vote DIR --abort`), "
+                "then begin a new run without them"
+            )
         if len(self._now.votes) < quorums.closing(self.study) or self._now.intake is None:
             return ""
         answers = len(self._now.intake.answers)
@@ -264,7 +302,7 @@ class Standing:
         there has q signatures, of them at most f lies and one this peer's. More than K - q + f others have said where
         they stand: one of the rest is among them, and would stand there.
         """
-        named = {} if self._recovery is None else self._recovery.highest_slots(self.keys)
+        named = {} if self._recovery is None else self._recovery.highest_slots()
         others = [slot for name, slot in named.items() if name != client]
         return len(others) > len(self.study.clients) - self.quorum + self._tolerate and max(others) <= self.slot
 
@@ -298,9 +336,9 @@ class Standing:
         """A signature over the end."""
         return Final(self.study.digest, self.study.run, sender, self.closed, self.head)
 
-    def vote(self, sender: str, decision: Decision) -> Vote:
-        """A vote for a decision."""
-        return Vote(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, decision)
+    def vote(self, sender: str) -> Vote:
+        """A vote to abort the run."""
+        return Vote(self.study.digest, self.study.run, sender, self.closed + 1, self.chain)
 
     def restored(self, sender: str, lost: Position, link: Position) -> Restored:
         """That a ledger was put back from a backup."""
@@ -330,8 +368,3 @@ class Standing:
         return Checkpoint(
             self.study.digest, self.study.run, sender, self.epoch, self.closed, self.chain, self.ended, asks
         )
-
-    def relays(self, sender: str, after: int) -> Iterator[Relay]:
-        """The closed rounds from `after` + 1 on, for a peer that is behind."""
-        for closed in self.closed_rounds(after):
-            yield Relay(self.study.digest, self.study.run, sender, self.epoch, closed)

@@ -29,12 +29,10 @@ from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.site.folder import enroll
 from privatile.federation.study import FederationStudy
 from privatile.run.run_file import RunStore
-from privatile_leaderless.cluster import log_request
-from privatile_leaderless.folder import PeerFolder, ServerPlace, make_peer_folder
+from privatile_leaderless.folder import PeerFolder, ServerPlace, log_request, make_peer_folder
 from privatile_leaderless.peer_file import PeerLog
 from privatile_leaderless.roster import PeerInvitation
-from privatile_leaderless.running import PeerOptions, open_log, prepare_peer, start_server
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerOptions, PeerService, open_log, prepare_peer, start_server
 from tests.federation.kit import REPOSITORY, make_study
 
 
@@ -95,11 +93,10 @@ class Peers:
     async def servers(self) -> AsyncIterator[dict[str, EmbeddedBroker]]:
         """The cluster, in processes of its own."""
         found = {name: one for name, one in self.folders.items() if one.server() is not None}
-        keys = next(iter(found.values())).peers().keys
         started: dict[str, EmbeddedBroker] = {}
         try:
             for name, folder in found.items():
-                started[name] = await asyncio.to_thread(start_server, folder, keys, lambda line: None)
+                started[name] = await asyncio.to_thread(start_server, folder, lambda line: None)
             yield started
         finally:
             for server in started.values():

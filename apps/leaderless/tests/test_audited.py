@@ -12,7 +12,7 @@ from privatile.client.randomizer import OperatingSystemCoins
 from privatile.federation.operations import join as join
 from privatile.federation.operations.join import prepare_responder
 from privatile.federation.site.responder import SiteResponder
-from privatile_leaderless import running
+from privatile_leaderless import service
 from tests.federation.kit import Federation, make_study
 
 
@@ -27,7 +27,7 @@ def test_a_peer_answers_through_what_the_audit_measures(tmp_path: Path, monkeypa
         return found
 
     monkeypatch.setattr(join, "prepare_responder", watched)
-    monkeypatch.setattr(running, "prepare_responder", watched)
+    monkeypatch.setattr(service, "prepare_responder", watched)
     federation = Federation(tmp_path / "with", make_study())
     peers = Peers(tmp_path / "without", leaderless(2), servers=1)
     client, peer = federation.client("site0"), peers.service("site0")

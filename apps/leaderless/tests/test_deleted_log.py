@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from peers_kit import Peers, leaderless
 from privatile.cli import main
 from privatile.federation.connection import connected
-from privatile_leaderless.cluster import log_request, log_stream, log_subject
+from privatile_leaderless.folder import log_request, log_stream, log_subject
 from privatile_leaderless.service import PeerService
 from replica.filed import ATTACKS
 from tests.federation.kit import PATIENCE, until

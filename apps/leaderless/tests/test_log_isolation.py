@@ -13,9 +13,8 @@ import pytest
 from peers_kit import Peers, leaderless
 from privatile.errors import BrokerError
 from privatile.federation.connection import Connection, connected
-from privatile_leaderless.cluster import log_request, log_stream, log_subject
-from privatile_leaderless.log_port import LogPort
-from privatile_leaderless.log_requests import SECOND
+from privatile_leaderless.folder import log_request, log_stream, log_subject
+from privatile_leaderless.log import SECOND, LogPort
 from tests.federation.kit import PATIENCE
 
 pytestmark = [pytest.mark.network, pytest.mark.process]

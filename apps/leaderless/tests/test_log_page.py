@@ -5,8 +5,8 @@ from typing import get_args
 
 import msgspec
 
-from privatile_leaderless.cluster import MAKING, READING, peer_permissions
 from privatile_leaderless.entries import AnyEntry
+from privatile_leaderless.folder import MAKING, READING, peer_permissions
 from tests.federation.kit import REPOSITORY
 
 

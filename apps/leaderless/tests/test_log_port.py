@@ -19,10 +19,9 @@ from privatile.errors import BrokerError
 from privatile.federation.connection import Connection, connected
 from privatile.records.keys import KeyPair
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.cluster import log_request, log_stream, log_subject
 from privatile_leaderless.entries import LARGEST_ENTRY
-from privatile_leaderless.log_port import LogPort
-from privatile_leaderless.log_requests import LogLost, LogRequests, Refused, Reply
+from privatile_leaderless.folder import log_request, log_stream, log_subject
+from privatile_leaderless.log import LogLost, LogPort, LogRequests, Refused, Reply
 from tests.federation.kit import PATIENCE
 
 pytestmark = [pytest.mark.network, pytest.mark.process]

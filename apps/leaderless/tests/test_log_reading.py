@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from privatile_leaderless import log_port
+from privatile_leaderless import log as log_module
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.log_port import LogPort
-from privatile_leaderless.log_requests import LogLost, Refused, Reply
+from privatile_leaderless.log import LogLost, LogPort, Refused, Reply
 from privatile_leaderless.peer_file import LogEntry
 
 
@@ -138,7 +137,7 @@ def test_a_consumer_says_how_many_entries_come_after_those_that_were_read_singly
 def test_entries_that_come_while_others_are_published_are_given_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_port, "HEARTBEAT", 60.0)
+    monkeypatch.setattr(log_module, "HEARTBEAT", 60.0)
 
     async def play() -> float:
         loop = asyncio.get_running_loop()
@@ -186,7 +185,7 @@ def test_consumers_that_break_at_once_are_not_made_without_a_pause(monkeypatch: 
         return servers.made
 
     assert asyncio.run(play(0.5)) <= 5
-    monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(log_module, "FIRST_PAUSE", 0.0)
     assert asyncio.run(play(60.0)) >= 20
 
 
@@ -212,5 +211,5 @@ def test_a_log_whose_consumers_are_all_taken_is_read_entry_by_entry_until_one_is
         assert servers.asked_for == 4
         port.close()
 
-    monkeypatch.setattr(log_port, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(log_module, "FIRST_PAUSE", 0.01)
     asyncio.run(asyncio.wait_for(play(), 30.0))

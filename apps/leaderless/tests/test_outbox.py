@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privatile_leaderless.outbox import DELAYS, LATE, REFUSED, RETRY, STORED, Outbox
+from privatile_leaderless.log import DELAYS, LATE, REFUSED, RETRY, STORED, Outbox
 
 
 def after(delays: list[float]) -> Outbox:

@@ -13,10 +13,8 @@ from click.testing import CliRunner
 from logged_peers import Peers, leaderless_study, with_a_silence
 from privatile.cli import main
 from privatile.records import read_record, write_record
-from privatile.records.keys import KeyPair
 from privatile.run.run_file import RunStore
 from privatile.run.state import awaiting, read_alarms
-from privatile_leaderless.entries import Decision
 from privatile_leaderless.record import release_of_peers
 from tests.made_runs import copied
 
@@ -101,64 +99,35 @@ def test_status_check_watch_report_and_backup_take_a_peers_folder(finished: Peer
         assert "nobody decides alone" in refused.output
 
 
-def voted(peers: Peers, name: str, decision: Decision) -> None:
-    peers.write(name, peers[name].replica.vote(name, decision).pack(peers[name].key))
+def voted(peers: Peers, name: str) -> None:
+    peers.write(name, peers[name].replica.vote(name).pack(peers[name].key))
 
 
-def test_votes_that_are_not_decided_are_seen_by_everybody(tmp_path: Path) -> None:
+def test_everybody_sees_who_has_voted_to_abort(tmp_path: Path) -> None:
     peers, runner = Peers(tmp_path, leaderless_study(rounds=5)), CliRunner()
     peers.play(rounds=2)
-    folder, new = str(peers["west"].folder.path), KeyPair.generate().public
+    folder = str(peers["west"].folder.path)
 
-    def told() -> tuple[str, list[dict[str, Any]]]:
+    def told() -> tuple[str, list[str]]:
         text = runner.invoke(main, ["status", folder]).output
-        votes = json.loads(runner.invoke(main, ["status", folder, "--json"]).output)["votes"]
+        votes = json.loads(runner.invoke(main, ["status", folder, "--json"]).output)["abort_votes"]
         return text, votes
 
     assert "votes  " not in told()[0]
     assert told()[1] == []
-    voted(peers, "north", Decision("abort"))
-    voted(peers, "south", Decision("key", "west", before=peers["west"].key.public.signer, keys=new))
+    voted(peers, "north")
     text, votes = told()
     assert "votes        1 of 2 votes to abort: north\n" in text
-    assert "votes        1 of 2 votes for a new key of west: south\n" in text
-    assert {"action": "abort", "client": None, "voters": ["north"], "needed": 2} in votes
+    assert votes == ["north"]
     peers.play(rounds=2)  # the vote stays for later rounds, and for a peer that starts again
     assert "1 of 2 votes to abort: north" in told()[0]
     west = peers["west"]
     again = west.log.replica(west.folder.peers().keys)
-    assert [one.words for one in again.undecided] == ["to abort", "for a new key of west"]
-    voted(peers, "south", Decision("abort"))
+    assert again.abort_voters == {"north"}
+    voted(peers, "south")
     text, votes = told()
     assert ("votes  " in text, votes) == (False, [])
     assert "aborted" in text
-    peers.close()
-
-
-def test_a_vote_for_a_key_that_can_hold_no_more_is_not_shown(tmp_path: Path) -> None:
-    peers = Peers(tmp_path, leaderless_study(rounds=3))
-    peers.play(rounds=1)
-    old, first, second = peers["west"].key.public.signer, KeyPair.generate(), KeyPair.generate()
-    voted(peers, "north", Decision("key", "west", before=old, keys=second.public))
-    for name in ("north", "south"):
-        voted(peers, name, Decision("key", "west", before=old, keys=first.public))
-    assert peers["north"].replica.keys["west"] == first.public
-    assert peers["north"].replica.undecided == []
-    peers.close()
-
-
-def test_nobody_is_readmitted_who_is_not_in_quarantine(tmp_path: Path) -> None:
-    peers, runner = Peers(tmp_path, leaderless_study(rounds=3)), CliRunner()
-    peers.play(rounds=1)
-    folder = peers["north"].folder
-    words = ["peer", "vote", str(folder.path), "--readmit", "west"]
-    peers["north"].log.store.execute([("INSERT INTO quarantined VALUES ('south', 'two answers')", ())])
-    refused = runner.invoke(main, words)
-    assert refused.exit_code == 2
-    assert "west is not in quarantine" in refused.output
-    assert "In quarantine: south" in refused.output
-    assert not (folder.path / "votes").exists()
-    assert runner.invoke(main, [*words[:-1], "south"]).exit_code == 0
     peers.close()
 
 
@@ -167,7 +136,7 @@ def test_an_aborted_run_has_nothing_to_release(tmp_path: Path) -> None:
     peers.play(rounds=2)
     folder = str(peers["north"].folder.path)
     for name in ("north", "south"):
-        voted(peers, name, Decision("abort"))
+        voted(peers, name)
     peers.close()
     for command in (["federation", "check", folder], ["release", folder, "-o", str(tmp_path / "record.json")]):
         told = runner.invoke(main, command)
@@ -211,7 +180,7 @@ def test_a_folder_before_its_run_says_what_is_missing(tmp_path: Path) -> None:
     broken = runner.invoke(main, ["federation", "check", str(folder.path), "--json"])
     assert broken.exit_code == 2
     assert [one["state"] for one in json.loads(broken.stdout)["findings"]] == ["error"]
-    assert "privatile peer run" in runner.invoke(main, ["status", str(folder.path)]).output
+    assert "not begun" in runner.invoke(main, ["status", str(folder.path)]).output
 
 
 def test_a_peer_that_was_away_at_the_end_catches_up_and_then_signs(tmp_path: Path) -> None:

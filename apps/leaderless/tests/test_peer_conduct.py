@@ -15,12 +15,11 @@ from logged_peers import LoggedPeer, Peers, leaderless_study
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError, OtherContent
 from privatile_leaderless.chain import signed_value
-from privatile_leaderless.conduct import Conduct
-from privatile_leaderless.entries import Decision, LevelAsk, read_entry
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.conduct import Conduct, VoteBox
+from privatile_leaderless.entries import LevelAsk, read_entry
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry
-from privatile_leaderless.votes import VoteBox
 from tests.marks import forget_marks
 
 
@@ -45,7 +44,7 @@ def make_conduct(peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool]
         peer.responder,
         peer.limits,
         PeerNotes(peer.study, peer.replica, peer.log.journal),
-        VoteBox(peer.folder.path / "votes"),
+        VoteBox(peer.folder.vote_file),
         claim,
         restored=restored,
     )
@@ -115,7 +114,7 @@ def test_a_vote_that_comes_after_its_round_is_cast_again(tmp_path: Path) -> None
     peers.play(1)
     north.responder.ledger.close()
     north.log.close()
-    votes, went_on = VoteBox(north.folder.path / "votes"), conduct(north, restored=False)
+    votes, went_on = VoteBox(north.folder.vote_file), conduct(north, restored=False)
     sent: list[bytes] = []
 
     class Slow(ListedLog):
@@ -132,24 +131,24 @@ def test_a_vote_that_comes_after_its_round_is_cast_again(tmp_path: Path) -> None
         peers.write("north", payload)
         went_on.seen(LogEntry(peers.position, "north", payload))
 
-    abort = Decision("abort")
-    votes.put(abort)
+    votes.put()
     cast_votes()
     cast_votes()
     (late,) = sent  # once
     peers.play(1)
     arrive(late)
-    assert not north.replica.has_voted("north", abort)
-    assert votes.pending() == [abort]  # it would be lost otherwise
+    assert not north.replica.has_voted("north")
+    assert north.folder.vote_file.exists()  # it would be lost otherwise
     cast_votes()
     (_, again) = sent
     arrive(again)
-    assert north.replica.has_voted("north", abort)
-    assert votes.pending() == []
-    # One whose file is still there after it was counted, as after a crash, is not cast again.
-    votes.put(abort)
+    assert north.replica.has_voted("north")
     cast_votes()
-    assert (votes.pending(), len(sent)) == ([], 2)
+    assert not north.folder.vote_file.exists()
+    # One whose file is still there after it was counted, as after a crash, is not cast again.
+    votes.put()
+    cast_votes()
+    assert (north.folder.vote_file.exists(), len(sent)) == (False, 2)
     peers.close()
 
 
@@ -201,7 +200,7 @@ def test_a_vote_to_abort_is_said_again_in_a_new_log_and_once(tmp_path: Path) -> 
     peers = Peers(tmp_path)
     north = peers["north"]
     peers.play(1)
-    peers.write("north", north.replica.vote("north", Decision("abort")).pack(north.key))
+    peers.write("north", north.replica.vote("north").pack(north.key))
     peers.play(1)
     for peer in peers.peers.values():
         peer.log.begin_epoch(1)
@@ -217,5 +216,5 @@ def test_a_vote_to_abort_is_said_again_in_a_new_log_and_once(tmp_path: Path) -> 
     for _ in range(3):
         asyncio.run(north_goes_on.act(cast("LogPort", Watched(peers, "north")), 0.0))
     assert sorted(said) == ["Stand", "Vote"]
-    assert all(peer.replica.has_voted("north", Decision("abort")) for peer in peers.peers.values())
+    assert all(peer.replica.has_voted("north") for peer in peers.peers.values())
     peers.close()

@@ -13,9 +13,8 @@ from peers_kit import Peers, leaderless
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import LedgerError
-from privatile.records.keys import KeyPair
 from privatile_leaderless.folder import PeerFolder
-from privatile_leaderless.log_port import LogPort
+from privatile_leaderless.log import LogPort
 from privatile_leaderless.peer_file import LogEntry
 from privatile_leaderless.service import PeerService
 
@@ -38,8 +37,7 @@ class Page:
         """Let a peer read what it has not read, and do what is due."""
         self.sender, port = service.client, cast(LogPort, self)
         for entry in self.entries[0 if service._last is None else service._last[0] :]:
-            for one in service._apply(entry):
-                await service._conduct.heard(port, one)
+            service._apply(entry)
         await service._conduct.act(port, now)
 
 
@@ -54,26 +52,6 @@ def copied(peers: Peers, name: str) -> PeerFolder:
     folder.site = peers.folder / "site-copy"
     folder.ledger_file, folder.key_file = folder.site / "ledger.db", folder.site / f"{name}.key"
     return folder
-
-
-def test_a_peer_with_a_new_key_and_a_new_file_signs_nothing_in_the_open_round(tmp_path: Path) -> None:
-    """Its entries under the lost key are its own: what it has signed in the open round is not known here."""
-    peers, page = Peers(tmp_path, leaderless(2, rounds=8, length=4), servers=1), Page()
-
-    async def play() -> None:
-        first, second = (peers.service(name) for name in peers.study.clients)
-        while first.replica.closed < 1:
-            for one in (first, second):
-                await page.turn(one, 0.0)
-        peers.folders["site1"] = copied(peers, "site1")
-        for path in (peers.folder / "copy").glob("run.db*"):
-            path.unlink()
-        again = peers.service("site1")
-        again._conduct._key = KeyPair.generate()
-        await page.turn(again, 0.0)
-        assert again.peer_log.slots.is_doubtful
-
-    asyncio.run(play())
 
 
 def test_a_copy_whose_ledger_lacks_a_counted_answer_answers_nothing(tmp_path: Path) -> None:

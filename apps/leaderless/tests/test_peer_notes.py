@@ -8,9 +8,9 @@ from typing import get_args
 import pytest
 
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
-from privatile_leaderless.happenings import Happening, Kind
 from privatile_leaderless.notes import BY_CLIENT, PEER_METRICS, QUIET, UNTOLD, PeerNotes
 from privatile_leaderless.peer_file import EVIDENCE_ONLY, JOURNALED
+from privatile_leaderless.standing import Happening, Kind
 from replica.kit import StoredPeer, after, make, make_study, run
 
 

@@ -16,9 +16,7 @@ from click.testing import CliRunner
 from peers_kit import Peers, leaderless
 from privatile.cli import main
 from privatile_leaderless.entries import PeerAnswer, read_entry
-from privatile_leaderless.roster import write_peer_invitation
-from privatile_leaderless.running import start_server
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerService, start_server
 from tests.federation.kit import PATIENCE, REPOSITORY, until
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
@@ -37,8 +35,6 @@ class Drill:
 
     def __init__(self, folder: Path) -> None:
         self.peers = Peers(folder, leaderless(3, rounds=5000, length=1, deadline=0.5), servers=1)
-        self.invitation = folder / "invitation.json"
-        write_peer_invitation(self.invitation, self.peers.study)
         self.left = command_lines()
         self.services: dict[str, PeerService] = {}
         self._tasks: dict[str, asyncio.Task[str]] = {}
@@ -103,54 +99,33 @@ def test_the_lines_of_the_runbook_do_what_it_says(tmp_path: Path, monkeypatch: p
         drill.start(third)
         await drill.more()
 
-    async def new_key() -> None:
-        await drill.stop(third)
-        before = folders[third].key().public
-        line = "privatile peer enroll INVITATION DIR --as-client NAME --new-key"
-        said = drill.type(line, third, INVITATION=drill.invitation, NAME=third)
-        (fingerprint,) = re.findall(r"^ *your fingerprint +(\S.*)$", said, re.M)
-        line = "privatile peer vote DIR --key FILE --fingerprint FINGERPRINT"
-        for name in (first, second):
-            drill.type(line, name, FILE=folders[third].enrolment_file, FINGERPRINT=fingerprint)
-        drill.start(third)
-        now = folders[third].key().public
-        assert now != before
-        await until(lambda: all(one.replica.keys[third] == now for one in drill.services.values()))
-        await drill.more()
-
     async def quarantine() -> None:
         await drill.lie_twice(third)
         await until(lambda: all(third in one.replica.quarantined for one in drill.services.values()))
         await until(lambda: all(one.peer_log.journal.quarantined() for one in drill.services.values()))
         assert "two answers" in drill.type("privatile status DIR", second)
         closed = {one.replica.closed for one in drill.services.values()}
-        drill.type("privatile peer vote DIR --readmit NAME", first, NAME=third)
-        await until(lambda: not list((folders[first].path / "votes").glob("*.json")))
+        drill.type("privatile peer vote DIR --abort", first)
+        await until(lambda: not folders[first].vote_file.exists())
         assert {one.replica.closed for one in drill.services.values()} == closed  # nobody decides alone
-        drill.type("privatile peer vote DIR --readmit NAME", second, NAME=third)
-        await drill.more()
+        drill.type("privatile peer vote DIR --abort", second)
+        assert await drill.end() == ["aborted"] * 3
 
     async def play() -> None:
         async with drill.peers.servers():
             drill.start(*names)
             await drill.more()
             await away()
-            await new_key()
-            await quarantine()
-            keys = drill.services[first].replica.keys
             await drill.stop(*names)
         shutil.rmtree(folders[first].broker_files.folder / "jetstream")
         before = drill.peers.committed(first)
-        # With the new key, as `privatile peer run` starts it.
-        server = await asyncio.to_thread(start_server, folders[first], keys, lambda line: None)
+        server = await asyncio.to_thread(start_server, folders[first], lambda line: None)
         try:
             for name in names:
                 assert "reads log 1" in drill.type("privatile peer recover DIR", name)
             drill.start(*names)
             await drill.more()
-            for name in (first, second):
-                drill.type("privatile peer vote DIR --abort", name)
-            assert await drill.end() == ["aborted"] * 3
+            await quarantine()
         finally:
             await asyncio.to_thread(server.stop)
         assert drill.peers.committed(first)[: len(before)] == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,15 +15,10 @@ from privatile.errors import BrokerError, InputError
 from privatile.federation.setup.broker import EmbeddedBroker, free_port
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.limits import SiteLimits
-from privatile.records.keys import KeyPair
-from privatile_leaderless.cluster import MAKING, READING, cluster_accounts
-from privatile_leaderless.conduct import proposal_delay
-from privatile_leaderless.entries import Decision
-from privatile_leaderless.folder import PeerFolder
-from privatile_leaderless.history import Quarantine
+from privatile_leaderless.conduct import VoteBox, proposal_delay
+from privatile_leaderless.folder import MAKING, READING, PeerFolder, cluster_accounts
 from privatile_leaderless.roster import PeerInvitation, read_peer_enrolment
-from privatile_leaderless.running import PORT_IN_USE, recover
-from privatile_leaderless.votes import VoteBox, completed
+from privatile_leaderless.service import PORT_IN_USE, recover
 
 NAMES = ("north", "south", "west")
 
@@ -190,7 +184,7 @@ def test_what_is_no_invitation_is_said_in_words(tmp_path: Path) -> None:
 def test_what_cannot_be_taken_back_is_asked_before(enrolled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     north = enrolled / "north"
     assert call("peer", "admit", north, *files(enrolled)).exit_code == 0
-    box = north / "votes"
+    box = north / "abort.vote"
     for words in (("vote", north, "--abort"), ("recover", north)):
         refused = call("peer", *words)
         assert (refused.exit_code, "--yes" in refused.output) == (2, True), refused.output
@@ -203,12 +197,13 @@ def test_what_cannot_be_taken_back_is_asked_before(enrolled: Path, monkeypatch: 
     assert not (north / "run.db").exists()
     yes = CliRunner().invoke(main, ["peer", "vote", str(north), "--abort"], input="y\n")
     assert yes.exit_code == 0, yes.output
-    assert VoteBox(box).pending() == [Decision("abort")]
-    VoteBox(box).done(Decision("abort"))
+    assert VoteBox(box).pending
+    VoteBox(box).done()
+    assert not box.exists()
     monkeypatch.undo()
     assert call("peer", "vote", north, "--abort", "--yes").exit_code == 0
-    assert VoteBox(box).pending() == [Decision("abort")]
-    shutil.rmtree(box)
+    assert VoteBox(box).pending
+    box.unlink()
 
 
 def test_a_file_that_is_not_there_is_an_error_of_use(enrolled: Path, tmp_path: Path) -> None:
@@ -268,7 +263,7 @@ def test_the_folder_of_the_study_is_nobodys(enrolled: Path) -> None:
         assert (done.exit_code, told in done.output) == (2, True), done.output
         assert "privatile serve" not in done.output
     assert told in call("status", enrolled / "study" / "run.db").output
-    assert "`privatile peer run" in call("status", enrolled / "north").output  # the control: its own folder
+    assert "as north sees it" in call("status", enrolled / "north").output  # the control: its own folder
 
 
 @pytest.mark.network
@@ -310,28 +305,6 @@ def test_an_account_may_publish_on_its_own_subject_and_read_the_log(enrolled: Pa
         # Who runs no server makes no stream: one that sends on what comes in could delete the log.
         assert (f"LOG.API.{MAKING}" in user["permissions"]["publish"]) == (name != "west")
     assert not [verb for verb in READING if "DELETE" in verb or "PURGE" in verb or "UPDATE" in verb]
-
-
-def test_votes_wait_in_their_box(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    box, key = VoteBox(tmp_path / "votes"), KeyPair.generate().public
-    wish = Decision("readmit", "north")
-    box.put(wish)
-    box.put(wish)
-    assert VoteBox(tmp_path / "votes").pending() == [wish]
-    keys = {"north": KeyPair.generate().public}
-    assert completed(wish, {}, keys) is None
-    assert completed(wish, {"north": Quarantine("two answers", 7)}, keys) == Decision("readmit", "north", 7)
-    replaced = Decision("key", "north", keys=key)
-    assert completed(replaced, {}, keys) == Decision("key", "north", None, keys["north"].signer, key)
-    assert completed(replaced, {}, {"north": key}) is None
-    assert completed(Decision("abort"), {}, keys) == Decision("abort")
-    # A file that is damaged keeps no other vote back, and people are told once.
-    caplog.set_level("WARNING")
-    (tmp_path / "votes" / "0000.json").write_text("{")
-    assert box.pending() == box.pending() == [wish]
-    assert [record.message for record in caplog.records] == ["a vote cannot be read; vote again"]
-    box.done(wish)
-    assert box.pending() == []
 
 
 def test_the_turn_to_propose_goes_round() -> None:

@@ -9,18 +9,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from peers_kit import Peers, leaderless, stream_leader
-from privatile.cli import main
 from privatile.errors import InputError
 from privatile.federation.operations.status import read_status
 from privatile.federation.setup.broker import EmbeddedBroker
 from privatile.run.locks import lock_folder
 from privatile.run.run_file import RunStore
-from privatile_leaderless.roster import write_peer_invitation
-from privatile_leaderless.running import catch_up, recover, vote
-from privatile_leaderless.service import PeerService
+from privatile_leaderless.service import PeerService, catch_up, recover, vote_to_abort
 from tests.federation.kit import PATIENCE, until
 
 pytestmark = [pytest.mark.network, pytest.mark.process]
@@ -190,9 +186,8 @@ def test_another_log_in_its_place_is_noticed_and_votes_are_cast(tmp_path: Path) 
             services, tasks = begin(peers)
             await reach(services, 3)
             # Nobody decides alone; two of three are enough.
-            vote(peers.folders["site0"])
-            cast = peers.folders["site0"].path / "votes"
-            await until(lambda: not list(cast.glob("*.json")))  # it was read in the log, and counts
+            vote_to_abort(folder)
+            await until(lambda: not folder.vote_file.exists())  # it was read in the log, and counts
             position = services[0]._last
             assert position is not None
             await until(lambda: all((one._last or (0, ""))[0] >= position[0] for one in services))
@@ -208,14 +203,14 @@ def test_another_log_in_its_place_is_noticed_and_votes_are_cast(tmp_path: Path) 
             assert "it was replaced" in said.text
             await halt(peers, services, tasks)
             services, tasks = begin(peers, "site1", "site2")
-            said_so = vote(peers.folders["site1"])
+            said_so = vote_to_abort(peers.folders["site1"])
             assert "2 of 3" in said_so
             assert await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE) == ["aborted", "aborted"]
 
     asyncio.run(play())
     for log in peers.logs.values():
         log.close()
-    assert not list((folder.path / "votes").glob("*.json"))
+    assert not folder.vote_file.exists()
     assert read_status(peers.folders["site1"]).state == "aborted"
 
 
@@ -233,40 +228,3 @@ def test_the_log_that_is_back_ends_the_alarm(tmp_path: Path) -> None:
             await halt(peers, services, tasks)
 
     asyncio.run(play())
-
-
-def test_a_lost_key_is_replaced_by_votes(tmp_path: Path) -> None:
-    peers = Peers(tmp_path, leaderless(3, rounds=60, length=2, deadline=0.5), servers=1)
-    write_peer_invitation(tmp_path / "invitation.json", peers.study)
-    third = peers.folders["site2"]
-
-    async def play() -> int:
-        async with peers.servers():
-            services, tasks = begin(peers)
-            await reach(services, 3)
-            await halt(peers, services[2:], tasks[2:])
-            words = ["peer", "enroll", str(tmp_path / "invitation.json"), str(third.path), "--as-client", "site2"]
-            done = CliRunner().invoke(main, [*words, "--new-key"])
-            assert done.exit_code == 0, done.output
-            fingerprint = third.key().public.fingerprint
-            assert fingerprint in done.output
-            with pytest.raises(InputError, match="read it out"):
-                vote(peers.folders["site0"], key=third.enrolment_file, fingerprint="0" * 32)
-            await reach(services[:2], furthest(services) + 2)  # without it
-            away = furthest(services)
-            late, more = begin(peers, "site2")
-            for name in ("site0", "site1"):
-                vote(peers.folders[name], key=third.enrolment_file, fingerprint=fingerprint)
-            ends = await asyncio.wait_for(asyncio.gather(*tasks[:2], *more), PATIENCE)
-            assert ends == ["finished"] * 3
-            assert late[0].replica.keys["site2"] == third.key().public
-            return away
-
-    away = asyncio.run(play())
-    for log in peers.logs.values():
-        log.close()
-    with RunStore.open(peers.folders["site1"].store_file, read_only=True) as store:
-        ones = [one.ones for one in store.all_rounds()]
-    assert None in [row[2] for row in ones[:away]]  # while nobody knew its key
-    assert any(row[2] is not None for row in ones[away + 1 :])  # only the new key has answered there
-    peers.check()

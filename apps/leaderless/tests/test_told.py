@@ -41,7 +41,7 @@ def test_metrics_alarms_and_events_are_documented() -> None:
         assert re.search(row, PAGE, re.M), known
     assert all(f"| `{kind}` |" in PAGE for kind in all_kinds(extension))
     said = set()
-    for name in ("service", "conduct", "log_port", "notes"):
+    for name in ("service", "conduct", "log", "notes"):
         text = (APP / "privatile_leaderless" / f"{name}.py").read_text(encoding="utf-8")
         said |= set(re.findall(r'(?:\.event|\.begins)\(\s*"([^"]+)"', text))
         said |= set(re.findall(r'\.ends\(\s*"[^"]+", "([^"]+)"', text))

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from numbers import Integral
 
+from privatile.core.kinds import EPSILON, LEVEL, POSITIVE, PerClient, checked
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import make_scale, units_inside
-from privatile.core.text import by_client_name, client_name
+from privatile.core.text import client_name
 from privatile.errors import InputError
-from privatile.estimator.clients import Client, check_clients, check_level, shares
+from privatile.estimator.clients import Client, check_clients, shares
 from privatile.estimator.open_ended import End, OpenPlan
 from privatile.estimator.plan import Ask, begin, step
 from privatile.estimator.settings import ReportSettings
@@ -52,11 +53,13 @@ class OnlineQuantile:
         value_kind: str = "any",
         answers: int | None = None,
     ) -> None:
-        check_level(q)
-        epsilon = by_client_name("epsilon", epsilon)
-        if not epsilon:
+        checked("q", LEVEL, q)
+        epsilon = checked("epsilon", PerClient(EPSILON), epsilon)
+        if not isinstance(epsilon, Mapping) or not epsilon:
             raise InputError("epsilon must name at least one client: epsilon={'north': 1.0}.")
-        weights = None if client_weights is None else by_client_name("client_weights", client_weights)
+        weights = None if client_weights is None else checked("client_weights", PerClient(POSITIVE), client_weights)
+        if weights is not None and not isinstance(weights, Mapping):
+            raise InputError("client_weights must name the clients: client_weights={'north': 0.5}.")
         if weights is not None and set(weights) != set(epsilon):
             raise InputError("client_weights must name the same clients as epsilon.")
         parts = dict.fromkeys(epsilon, 1.0 / len(epsilon)) if weights is None else shares(weights)

@@ -20,7 +20,7 @@ from privatile.cli.printing import (
 )
 from privatile.core import extensions
 from privatile.core.text import disarmed, meant, removed
-from privatile.errors import PrivatileError
+from privatile.errors import OptionError, PrivatileError
 
 __all__ = ["main"]
 
@@ -123,7 +123,10 @@ class LazyGroup(click.Group):
                 return super().invoke(ctx)
             except PrivatileError as error:
                 command = self.get_command(ctx, ctx.invoked_subcommand or "")
-                text = str(error) if command is None else in_options(str(error), command)
+                said = (
+                    f"--{error.name.replace('_', '-')} {error.rule}" if isinstance(error, OptionError) else str(error)
+                )
+                text = str(error) if command is None else in_options(said, command)
                 echo(f"privatile: {text}", err=True)
                 ctx.exit(error.exit_code)
             except click.ClickException as error:

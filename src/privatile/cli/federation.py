@@ -34,15 +34,15 @@ from privatile.cli.options import (
     dashboard_options,
     file,
     json_flag,
+    named,
     number,
-    numbers_by_client,
-    one_for_all,
     service_options,
     site_choices,
     site_options,
 )
 from privatile.cli.printing import echo, echo_facts
-from privatile.errors import InputError, PrivatileError, require
+from privatile.core.kinds import numbers_by_client, one_for_all
+from privatile.errors import InputError, OptionError, PrivatileError, require
 
 if TYPE_CHECKING:
     from privatile.federation.setup.folder import Directory
@@ -54,11 +54,12 @@ def by_client(option: str, given: tuple[str, ...], clients: tuple[str, ...]) -> 
     >>> by_client("epsilon", ("1", "north=0.5"), ("north", "south"))
     {'north': 0.5, 'south': 1.0}
     """
-    numbers, values = numbers_by_client(option, given)
+    with named(option):
+        numbers, values = numbers_by_client(given)
+        common = one_for_all(numbers)
     for name in values:
         if name not in clients:
-            raise InputError(f"--{option} names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
-    common = one_for_all(option, numbers)
+            raise OptionError(option, f"names {name!r}, which is not a client. Clients: {', '.join(clients)}.")
     if common is not None:
         values = dict.fromkeys(clients, common) | values
     return {client: values[client] for client in clients if client in values}
@@ -437,7 +438,7 @@ def init(
         raise InputError("every client is named once.")
     columns: dict[str, dict[str, Any]] = {
         "epsilon": by_client("epsilon", epsilon, clients),
-        "weight": by_client("client-weights", weight, clients),
+        "weight": by_client("client_weights", weight, clients),
         "records": whole_numbers(by_client("records", records, clients)),
     }
     study = open_settings(is_open, study)

@@ -1,20 +1,6 @@
-"""Options of commands: their short forms, how values are read, and what several commands share.
-
-Options of commands: short forms of the kinds that recur, and how their values are read.
+"""Options of commands: flags that follow from the options of an estimate, and what several commands share.
 
 An option that is not given is None, so that what a file says in its place stays.
-
-The options that say where records come from and how they are written, for every command that reads them.
-
-The options of a run's dashboard, for every command that has one.
-
-The options of commands that run as services: their operations page, their log, their unit.
-
-Questions before what cannot be taken back: agreement, an end for good, records that answer only once.
-
-The options of a site that answers from its own file: those of `privatile join`.
-
-Also the question whether to take part, and the words of a unit that does so.
 """
 
 import contextlib
@@ -30,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from privatile.cli.printing import echo
-from privatile.errors import InputError
+from privatile.core.kinds import Option, options_of
+from privatile.errors import InputError, OptionError
+from privatile.planning.options import Options
 
 if TYPE_CHECKING:
     from privatile.api.local_run import LocalRun
@@ -81,80 +69,56 @@ def json_flag(what: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=f"{what} as JSON.")
 
 
-def numbers_by_client(option: str, given: Sequence[str]) -> tuple[tuple[float, ...], dict[str, float]]:
-    """All values of a repeated option: those written `NUMBER`, and those written `CLIENT=NUMBER`.
+def chosen(*names: str, **changes: Any) -> Decorator:
+    """Flags for these options of an estimate; a command gets what was given under the options' names, else None.
 
-    >>> numbers_by_client("epsilon", ["1", "north=0.5"])
-    ((1.0,), {'north': 0.5})
+    `changes` are arguments of `click.option` that differ from what `Options` declares.
     """
-    for_all: list[float] = []
-    by_client: dict[str, float] = {}
-    for entry in given:
-        name, equals, text = entry.rpartition("=")
-        if equals and name in by_client:
-            raise InputError(f"--{option} names client {name!r} more than once. Give each client one number.")
-        try:
-            value = float(text)
-        except ValueError:
-            raise InputError(f"--{option} takes a number; got {text!r}.{_about_commas(option, text)}") from None
-        if equals:
-            by_client[name] = value
-        else:
-            for_all.append(value)
-    return tuple(for_all), by_client
+
+    def decorate(command: Any) -> Any:
+        for name, about in reversed(options_of(Options).items()):
+            if name in names:
+                command = _flag_of(name, about, changes)(command)
+        return command
+
+    return decorate
 
 
-def _about_commas(option: str, text: str) -> str:
-    """How to write what was written with commas: several levels, or a number with decimals or thousands.
+def _flag_of(name: str, about: Option, changes: Mapping[str, Any]) -> Decorator:
+    kind = about.kind
 
-    >>> _about_commas("q", "0.1, 0.5")
-    ' Give several one by one: --q 0.1 --q 0.5.'
-    >>> _about_commas("q", "0,5") == _about_commas("epsilon", "0.1,0.5") != _about_commas("q", "much")
-    True
-    """
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 1:
-        return ""
-    if option == "q" and all("." in part for part in parts):
-        return f" Give several one by one: {' '.join(f'--q {part}' for part in parts)}."
-    return " Give one, without a comma and with a point before decimals, or CLIENT=NUMBER for each client."
+    def read(_context: click.Context, _parameter: click.Parameter, words: Any) -> Any:
+        if words is None or words == ():
+            return None
+        with named(name):
+            return kind.checked(kind.parsed(words if isinstance(words, tuple) else (words,)) if kind.arity else words)
 
+    def complete(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+        return [word for word in getattr(kind, "words", ()) if word.startswith(begun)]
 
-def one_for_all(option: str, numbers: tuple[float, ...]) -> float | None:
-    """The number for all clients, which may be given once at most."""
-    if len(numbers) > 1:
-        raise InputError(f"--{option} was given {len(numbers)} times. One for all, or CLIENT=NUMBER for each.")
-    return numbers[0] if numbers else None
+    shape: dict[str, Any] = {"is_flag": True}
+    if kind.arity:
+        metavar = about.metavar or kind.metavar
+        shape = {"multiple": kind.several, "nargs": kind.arity, "metavar": metavar, "shell_complete": complete}
+    words = [word for word in (about.short, f"--{name.replace('_', '-')}", name) if word]
+    return click.option(*words, default=None, callback=read, **{"help": about.help, **shape, **changes})
 
 
-def conditions(given: Sequence[str]) -> str | dict[str, str] | None:
-    """What `--only` says: one client by its name, or entries by their column, all of which must hold.
-
-    >>> conditions(["north"]), conditions(["region=north", "sex=f"])
-    ('north', {'region': 'north', 'sex': 'f'})
-    """
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    found: dict[str, str] = {}
-    for text in given:
-        column, equals, entry = text.partition("=")
-        if not equals:
-            raise InputError(f"--only {text} beside another --only: write each of them as COLUMN=VALUE.")
-        if column in found:
-            raise InputError(
-                f"--only names column {column!r} more than once, and a record has one entry in it. For several groups "
-                f"take --by {column}."
-            )
-        found[column] = entry
-    return found or None
+@contextlib.contextmanager
+def named(option: str) -> Iterator[None]:
+    """An error inside is one of this option."""
+    try:
+        yield
+    except OptionError:
+        raise
+    except InputError as error:
+        raise OptionError(option, str(error)) from None
 
 
-READING = (
-    text(
-        "--sql",
-        "QUERY",
-        "Rows of a database, as a SELECT with ORDER BY: of an SQLite or DuckDB file, or of a database by its address.",
-    ),
+READING = ("sql", "delimiter", "decimal", "thousands", "unit")
+"""Options of an estimate that say how records are read; a site's own command has them, too."""
+
+ADDRESS = (
     text(
         "--database-url-env",
         "NAME",
@@ -162,19 +126,6 @@ READING = (
         "database that SQLAlchemy knows.",
     ),
     file("--database-url-file", "FILE", "The same, from the first line of a file that only you can read."),
-    text(
-        "--delimiter",
-        "SIGN",
-        "Between the columns of a CSV file: comma, semicolon, tab, pipe or any sign. Found out unless given.",
-    ),
-    text("--decimal", "point|comma", "Before the decimals of its numbers. Found out unless given, or refused."),
-    text(
-        "--thousands",
-        "MARK",
-        "Between their thousands: point, comma, space, apostrophe or none. Unless given: comma with decimal points, "
-        "point with decimal commas.",
-    ),
-    text("--unit", "TEXT", "Beside its numbers, before or after: € or USD or kg."),
 )
 
 
@@ -231,8 +182,8 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         reading = ReadingOptions(**{name: values.pop(name) for name in names})
         return command(*args, reading=reading, **values)
 
-    given: Callable[..., Any] = with_options
-    for option in reversed(READING):
+    given: Callable[..., Any] = chosen(*READING[1:])(with_options)
+    for option in (*reversed(ADDRESS), chosen("sql")):
         given = option(given)
     return given
 

@@ -101,12 +101,14 @@ def init(
 
     The organiser's token is printed once and kept nowhere.
     """
-    from privatile.cli.options import numbers_by_client
+    from privatile.cli.options import named
+    from privatile.core.kinds import numbers_by_client
     from privatile.survey.folder import initialize, new_survey, parse_strata
     from privatile.survey.page import LANGUAGES, page_sha256
     from privatile.survey.study import SurveyStudy, survey_address
 
-    shares = numbers_by_client("stratum-weight", weights)[1]
+    with named("stratum_weight"):
+        shares = numbers_by_client(weights)[1]
     issued = parse_strata(strata, codes)
     if strangers := sorted(set(shares) - set(issued)):
         raise InputError(f"--stratum-weight names {strangers[0]!r}, which is no stratum. Strata: {', '.join(issued)}.")

@@ -39,7 +39,7 @@ import msgspec
 from msgspec import Meta
 
 from privatile.core.text import printable, removed
-from privatile.errors import InputError
+from privatile.errors import InputError, OptionError
 
 Place = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
@@ -194,6 +194,8 @@ class Document:
         except BrokenRules as error:
             for inner, rule in error.rules:
                 self.add((*place, *inner), rule)
+        except OptionError as error:
+            self.add(place, error.rule)
         except InputError as error:
             for rule in str(error).splitlines():
                 self.add(place, rule)

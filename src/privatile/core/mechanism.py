@@ -17,19 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privatile.core.kinds import EPSILON, checked
 from privatile.errors import InputError
 
 COINS = 1 << 64
 """Number of values of one coin."""
-
-STRONGEST_EPSILON = 1e-6
-"""Below this the truth rate is so small that no realistic sample gives an answer."""
-
-WEAK_EPSILON = 10.0
-"""Above this 99.995% of the reports are true: the command asks for `--allow-weak`."""
-
-LARGEST_EPSILON = 40.0
-"""Above this 64 bits cannot hold the ratio: ask for no privacy by name instead."""
 
 IMPOSSIBLE = 5.0
 """Standard errors beyond which a share of ones counts as impossible: an honest client reaches it once in 3.5 million
@@ -117,15 +109,10 @@ class RandomizedResponse:
         >>> RandomizedResponse.from_epsilon(-1)
         Traceback (most recent call last):
         ...
-        privatile.errors.InputError: epsilon must lie in [1e-06, 40]; got -1.0. Smaller is more private; 1 is a
+        privatile.errors.OptionError: epsilon must lie in [1e-06, 40]; got -1. Smaller is more private; 1 is a
         common choice, 0.5 to 2 the usual range.
         """
-        budget = float(epsilon)
-        if not STRONGEST_EPSILON <= budget <= LARGEST_EPSILON:
-            raise InputError(
-                f"epsilon must lie in [{STRONGEST_EPSILON:g}, {LARGEST_EPSILON:g}]; got {budget!r}. Smaller is "
-                "more private; 1 is a common choice, 0.5 to 2 the usual range."
-            )
+        budget = checked("epsilon", EPSILON, epsilon)
         with localcontext() as context:
             context.prec = 60
             odds = Decimal(budget).exp()

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from privatile.errors import InputError
+from privatile.errors import InputError, OptionError
 
 ScaleName = Literal["identity", "linear", "log", "logit"]
 
@@ -45,29 +45,24 @@ class Scale(ABC):
     def __post_init__(self) -> None:
         low, high = self.low, self.high
         if math.inf > low > high > -math.inf:
-            raise InputError(
-                f"range must rise, low < high; got {low:.10g} {high:.10g}. Give the low end first: "
-                f"range=({high:.10g}, {low:.10g})."
-            )
+            fix = f"Give the low end first: range=({high:.10g}, {low:.10g})."
+            raise OptionError("range", f"must rise, low < high; got {low:.10g} {high:.10g}. {fix}")
         if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(2.0 * (high - low))):
-            raise InputError(
-                f"range must be two finite numbers, low < high; got {low!r} {high!r}. State where the quantile can "
-                "lie: range=(LOW, HIGH)."
-            )
+            fix = "State where the quantile can lie: range=(LOW, HIGH)."
+            raise OptionError("range", f"must be two finite numbers, low < high; got {low!r} {high!r}. {fix}")
         if not (high - low >= SMALLEST and max(abs(low), abs(high)) <= LARGEST):
-            raise InputError(
-                f"range must be at least {SMALLEST:g} wide and lie within ±{LARGEST:g}; got {low!r} {high!r}. Give the "
-                "data in other units."
-            )
+            rule = f"must be at least {SMALLEST:g} wide and lie within ±{LARGEST:g}"
+            raise OptionError("range", f"{rule}; got {low!r} {high!r}. Give the data in other units.")
         self._check_width(low, high)
 
     def _check_width(self, low: float, high: float) -> None:
         """Refuse ends, in units or on the working scale, that share almost all of their digits."""
         if not high - low >= NARROWEST * max(abs(low), abs(high)):
-            raise InputError(
-                f"the range {self.low!r} to {self.high!r} is too narrow for its distance from zero: on the "
-                f"{self.name} scale its ends differ by less than {NARROWEST:g} of their size, and doubles cannot place "
-                "a question in it finely enough. Subtract a constant from the data, or widen the range."
+            raise OptionError(
+                "range",
+                f"is too narrow for its distance from zero: {self.low!r} to {self.high!r} differ by less than "
+                f"{NARROWEST:g} of their size on the {self.name} scale, and doubles cannot place a question in it "
+                "finely enough. Subtract a constant from the data, or widen it.",
             )
 
     @abstractmethod
@@ -258,12 +253,12 @@ def make_scale(name: str, low: float, high: float) -> Scale:
     >>> make_scale("cubic", 1, 10)
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: scale must be one of identity, linear, log, logit; got 'cubic'.
+    privatile.errors.OptionError: scale must be one of identity, linear, log, logit; got 'cubic'.
     >>> make_scale("linear", 80, 0)
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: range must rise, low < high; got 80 0. Give the low end first: range=(0, 80).
+    privatile.errors.OptionError: range must rise, low < high; got 80 0. Give the low end first: range=(0, 80).
     """
     if name not in SCALES:
-        raise InputError(f"scale must be one of {', '.join(SCALES)}; got {name!r:.60}.")
+        raise OptionError("scale", f"must be one of {', '.join(SCALES)}; got {name!r:.60}.")
     return SCALES[name](float(low), float(high))

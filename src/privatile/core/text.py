@@ -115,21 +115,19 @@ def client_name(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
-def by_client_name(what: str, given: Mapping[str, float]) -> dict[str, float]:
+def by_client_name(given: Mapping[str, Any]) -> dict[str, Any]:
     """The same numbers under the clients' names in that form; refused where one client is named twice.
 
-    >>> by_client_name("epsilon", {"K\\u00f6ln": 1.0, "Ko\\u0308ln": 2.0})
+    >>> by_client_name({"K\\u00f6ln": 1.0, "Ko\\u0308ln": 2.0})
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: epsilon names client 'Köln' more than once. Give each client one number.
+    privatile.errors.InputError: names client 'Köln' more than once. Give each client one number.
     """
-    if not isinstance(given, Mapping):
-        raise InputError(f"{what} must name its clients; got {given!r:.60}. Give a number for each: {{'north': 1.0}}.")
-    named: dict[str, float] = {}
+    named: dict[str, Any] = {}
     for text, number in given.items():
         name = client_name(str(text))
         if name in named:
-            raise InputError(f"{what} names client {name!r} more than once. Give each client one number.")
+            raise InputError(f"names client {name!r} more than once. Give each client one number.")
         named[name] = number
     return named
 
@@ -194,6 +192,9 @@ REMOVED = {
     "federation init --client": "Use --add-client.",
     "federation init --weight": "Use --client-weights.",
     "peer enroll --client": "Use --as-client.",
+    "peer enroll --new-key": "A key stays for the whole run. Vote to abort, then begin a new run.",
+    "peer vote --key": "A key stays for the whole run. Vote to abort, then begin a new run.",
+    "peer vote --readmit": "No round closes any more. Vote to abort, then begin a new run without that organization.",
     "plan --client": "Use --add-client.",
     "study": "Use `privatile simulate`.",
     "survey init --weight": "Use --stratum-weight.",

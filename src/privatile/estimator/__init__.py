@@ -14,7 +14,7 @@ settings, spec   what a result needs beside plan and state; a run's whole specif
 from privatile.estimator.clients import Client
 from privatile.estimator.plan import Ask, Plan, RoundState, TablePlan, begin, plan_from_design, replay
 from privatile.estimator.schedule import Design, parse_design
-from privatile.estimator.settings import ReportOptions, ReportSettings
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import AutoPlan
 
@@ -25,7 +25,6 @@ __all__ = [
     "ClientSpec",
     "Design",
     "Plan",
-    "ReportOptions",
     "ReportSettings",
     "RoundState",
     "RunSpec",

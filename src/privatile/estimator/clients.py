@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from privatile.core.kinds import LEVEL, checked
 from privatile.core.mechanism import RandomizedResponse, rank_noise
 from privatile.errors import InputError
 
@@ -137,12 +138,6 @@ class Client:
         return self.weight**2 * self.mechanism.variance(level) / self.records
 
 
-def check_level(level: float, what: str = "q") -> None:
-    """A quantile's level lies inside (0, 1)."""
-    if not 0.0 < level < 1.0:
-        raise InputError(f"{what} must lie inside (0, 1); got {level!r}. The median is q = 0.5.")
-
-
 def checked_sum(weights: Mapping[str, float], slack: float = UNITY) -> float:
     """The sum of weights, which must be positive and sum to 1 up to `slack`."""
     for name, weight in weights.items():
@@ -178,7 +173,7 @@ def check_clients(clients: Sequence[Client]) -> None:
     if times > 1:
         raise InputError(f"client names must differ; {name!r} appears {times} times.")
     for client in clients:
-        check_level(client.level, f"level of client {client.name}")
+        checked(f"level of client {client.name}", LEVEL, client.level)
     checked_sum({client.name: client.weight for client in clients})
 
 

@@ -65,11 +65,12 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.kinds import Normalizer
 from privatile.core.scale import Scale, clip, units_inside, working_range
 from privatile.errors import InputError, ProtocolError
 from privatile.estimator.clients import Client, check_clients
 from privatile.estimator.schedule import Design, Lengths, Mode
-from privatile.laws.critical import NORMALIZERS, Normalizer
+from privatile.laws.critical import NORMALIZERS
 
 
 class Averages(NamedTuple):

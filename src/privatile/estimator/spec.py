@@ -6,15 +6,17 @@ Two runs with the same specification and the same counts give the same result; i
 import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, MISSING, asdict, dataclass, fields, replace
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from privatile.core.decoding import Document, parse_json
+from privatile.core.kinds import LEVEL, ROUNDS, Choice, checked
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
+from privatile.core.report_options import REPORT_ONLY
 from privatile.core.scale import Scale, make_scale
 from privatile.core.text import READS_EARLIER_FORMATS, canonical_json, short, text_digest
 from privatile.errors import InputError
-from privatile.estimator.clients import UNKNOWN_SIZE, Client, Survey, check_clients, check_level
+from privatile.estimator.clients import UNKNOWN_SIZE, Client, Survey, check_clients
 from privatile.estimator.open_ended import End, OpenPlan
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import (
@@ -26,7 +28,7 @@ from privatile.estimator.schedule import (
     check_counts,
     parse_design,
 )
-from privatile.estimator.settings import REPORT_ONLY, ReportSettings, check_choice
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan
 from privatile.estimator.tuned import AutoPlan
 
@@ -96,7 +98,7 @@ class RunSpec(ReportSettings):
         if not self.levels:
             raise InputError("a run needs at least one level.")
         for level in self.levels:
-            check_level(level)
+            checked("q", LEVEL, level)
         if len(set(self.levels)) < len(self.levels):
             raise InputError("every level may be asked for once only.")
         if len(self.levels) > 1 and any(client.level is not None for client in self.clients):
@@ -107,12 +109,10 @@ class RunSpec(ReportSettings):
             parse_design(self.design)
         self._check_open()
         if self.mode is not None:
-            check_choice("mode", self.mode, Mode)
-        check_choice("local_level", self.local_level, LocalLevel)
-        if self.rounds is not None and (isinstance(self.rounds, bool) or not isinstance(self.rounds, int)):
-            raise InputError(f"rounds must be a whole number; got {short(self.rounds)}.")
-        if self.rounds is not None and not 1 <= self.rounds <= MOST_COUNTS:
-            raise InputError(f"rounds must lie in 1 to {MOST_COUNTS:,}; got {short(self.rounds)}.")
+            checked("mode", Choice(*get_args(Mode)), self.mode)
+        checked("local_level", Choice(*get_args(LocalLevel)), self.local_level)
+        if self.rounds is not None:
+            checked("rounds", ROUNDS, self.rounds)
         check_counts(self.rounds or 1, len(self.levels), len(self.clients))
         for client in self.clients:
             if not (client.records <= LARGEST_LENGTH and client.file_records <= LARGEST_LENGTH):

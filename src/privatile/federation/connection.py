@@ -1,11 +1,7 @@
-"""One TLS connection to a broker, and the coordinator's end of it.
-
-One TLS connection to a broker, opened once and never repaired in place.
+"""One TLS connection to a broker, opened once and never repaired in place, and the two ends of it that a run uses.
 
 The broker library's own reconnection hides what was lost. Here a lost connection ends; the service opens a new one,
 says hello and asks for the last question again, so that a cut connection and a restart are the same case.
-
-The coordinator's end of a broker connection: questions and welcomes out, answers and hellos in.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -47,7 +47,8 @@ from privatile.client.order.weights import AgreedClass
 from privatile.client.sources.source import ONLY_CLIENT
 from privatile.core.decoding import BrokenRules, Document, Place, read_toml
 from privatile.core.extensions import KNOWN, Extension, of_study
-from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import LARGEST_EPSILON, STRONGEST_EPSILON, WEAK_EPSILON, declaration
+from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH, Missing
 from privatile.core.scale import SCALES, check_range
 from privatile.core.text import Hashed, moment, short
@@ -56,15 +57,9 @@ from privatile.estimator.clients import UNITY, UNKNOWN_SIZE, Survey
 from privatile.estimator.open_ended import End, seconds_of
 from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MOST_COUNTS, Mode
-from privatile.estimator.settings import parse_values
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
 from privatile.run.rounds import ROUND_LENGTH
-
-if TYPE_CHECKING:
-    pass
-    pass
-    pass
 
 
 def agreed_class(clients: "Mapping[str, ClientAgreement]", client: str) -> AgreedClass | None:
@@ -236,7 +231,7 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     if study.scale not in SCALES:
         add(f"must be one of {', '.join(SCALES)}; got {study.scale!r:.60}.", "scale")
     try:
-        parse_values(study.value_kind)
+        declaration(study.value_kind)
     except InputError as error:
         add(str(error).removeprefix("value_kind "), "value_kind")
     if not 0.0 < study.confidence_level < 1.0:

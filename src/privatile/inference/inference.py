@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.core.kinds import CONFIDENCE, checked
 from privatile.core.mechanism import rank_noise, report_variance
 from privatile.core.scale import Scale, clip, working_range
 from privatile.estimator.plan import Plan, RoundState, local_ranks
-from privatile.laws.critical import checked_level
 
 ANY_SHAPE_METHOD = "any-shape"
 """The method of every interval that holds whatever the distribution; what was done to it follows after a comma."""
@@ -48,7 +48,7 @@ class Inference:
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
         """Both ends: centre ± quantile·scale, unless they are known by themselves."""
-        checked_level(confidence_level)
+        checked("confidence_level", CONFIDENCE, confidence_level)
         if self.ends is not None:
             return self.ends(confidence_level)
         reach = self.quantile(confidence_level) * self.error_scale

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.kinds import Normalizer
 from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState, half_width, normalizer, normalizer_of
 from privatile.inference.inference import Inference, file_share
 from privatile.inference.trajectory import Trajectory, slope
-from privatile.laws.critical import Normalizer, statistic_law
+from privatile.laws.critical import statistic_law
 from privatile.laws.linear_model import linear_law
 
 LEAD = 3.0

@@ -5,7 +5,7 @@ relaxations, and `ratio_law` holds the integral that they share. `fieller` is th
 an estimated slope, `normal` holds the normal distribution's critical values.
 """
 
-from privatile.laws.critical import CriticalValue, Normalizer, critical_value, statistic_law
+from privatile.laws.critical import CriticalValue, critical_value, statistic_law
 from privatile.laws.linear_model import linear_law
 from privatile.laws.ratio import FiellerLaw, RatioLaw, fieller_reach, one_sided_z, two_sided_z
 from privatile.laws.simulated import SimulatedLaw
@@ -13,7 +13,6 @@ from privatile.laws.simulated import SimulatedLaw
 __all__ = [
     "CriticalValue",
     "FiellerLaw",
-    "Normalizer",
     "RatioLaw",
     "SimulatedLaw",
     "critical_value",

@@ -21,12 +21,12 @@ from typing import Literal
 import numpy as np
 
 from privatile.core.arrays import Floats
+from privatile.core.kinds import CONFIDENCE, Normalizer, checked
 from privatile.errors import InputError
 from privatile.laws.brownian import brownian_law, residual_variance
 from privatile.laws.ratio import RatioLaw
 from privatile.laws.simulated import SimulatedLaw, simulated_law
 
-Normalizer = Literal["l2", "l1", "sup"]
 NORMALIZERS: tuple[Normalizer, ...] = ("l2", "l1", "sup")
 
 WIDEST_RATIO = 1e12
@@ -73,7 +73,7 @@ def critical_value(
     ...
     privatile.errors.InputError: confidence_level must lie strictly between 0 and 1; got 95.0. Write 95% as 0.95.
     """
-    level = checked_level(confidence_level)
+    level = checked("confidence_level", CONFIDENCE, confidence_level)
     law = statistic_law(lengths, weights, normalizer, endpoint_variance)
     if isinstance(law, SimulatedLaw):
         return CriticalValue(law.quantile(level), law.quantile_standard_error(level), "simulated")
@@ -124,17 +124,6 @@ def clock_increments(
     array = checked_rounds(values, name)
     raw = array.min() / array if name == "lengths" else array / array.max()
     return np.asarray(raw / raw.sum())
-
-
-def checked_level(confidence_level: float) -> float:
-    """A confidence level strictly between 0 and 1, and no nearer to 1 than numbers can tell apart in a tail."""
-    level = float(confidence_level)
-    if 1.0 - 1e-12 < level < 1.0:
-        raise InputError(f"confidence_level must be at most 1 - 1e-12; got {level!r}. 0.95 is the usual choice.")
-    if not 0.0 < level < 1.0:
-        hint = f"Write {level:g}% as {level / 100:g}." if 1.0 < level < 100.0 else "0.95 is the usual choice."
-        raise InputError(f"confidence_level must lie strictly between 0 and 1; got {level!r}. {hint}")
-    return level
 
 
 def checked_rounds(values: Sequence[float] | Floats, name: str) -> Floats:

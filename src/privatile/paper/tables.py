@@ -28,11 +28,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
+from privatile.core.kinds import Normalizer
 from privatile.core.mechanism import RandomizedResponse, yes_probability
 from privatile.errors import InputError
 from privatile.estimator.plan import Averages, add, half_width, normalizer, normalizer_of
 from privatile.estimator.schedule import PRESETS, Constant, Design
-from privatile.laws.critical import NORMALIZERS, Normalizer, critical_value
+from privatile.laws.critical import NORMALIZERS, critical_value
 from privatile.report.pages import BLUE, GREEN, GREY, VERMILION, print_style, save_figure
 from privatile.simulation.cells import Cell
 from privatile.simulation.engine import Outcome, run_cell

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import STRONGEST_EPSILON, WEAK_EPSILON, declaration
+from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 from privatile.estimator.clients import Client
-from privatile.estimator.settings import parse_values
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
@@ -232,7 +232,7 @@ def plan_run(
 
 def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
     """Of the first interval, then of the other. Each is that of a run that is asked for it."""
-    declared = parse_values(spec.value_kind)
+    declared = declaration(spec.value_kind)
     any_shape = _need(replace(spec, value_kind="any", design="auto"), "any-shape", target, guess, wanted)
     if declared.step is not None:
         return (any_shape,)

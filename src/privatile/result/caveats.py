@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Literal, NamedTuple
 
-from privatile.core.mechanism import WEAK_EPSILON
+from privatile.core.kinds import WEAK_EPSILON
 from privatile.core.scale import working_range
 from privatile.core.text import CLIENTS, PartWords, listed, parts_of, percent_text
 from privatile.estimator.clients import Client, pooled_noise

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from privatile.core.kinds import declaration
 from privatile.core.text import disarmed, percent_text, printable
 from privatile.errors import InputError
-from privatile.estimator.settings import parse_values
 from privatile.inference.inference import SMALLEST_P, p_value_of
 from privatile.result.caveats import Caveat
 from privatile.result.document import AsDocument, document
@@ -91,7 +91,7 @@ class Comparison(AsDocument):
     @property
     def step(self) -> float | None:
         """The step of the grid that was declared for both, and left values of both: differences are multiples of it."""
-        steps = {parse_values(one.value_kind).step for one in (self.first, self.second) if one.grid_values}
+        steps = {declaration(one.value_kind).step for one in (self.first, self.second) if one.grid_values}
         both = bool(self.first.grid_values and self.second.grid_values) and len(steps) == 1
         return steps.pop() if both else None
 

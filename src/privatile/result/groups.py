@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from privatile.core.kinds import declaration
 from privatile.core.text import counted, listed, percent_text, printable
 from privatile.errors import InputError
-from privatile.estimator.settings import parse_values
 from privatile.result.caveats import Caveat, to_act_on_and_rest
 from privatile.result.document import AsDocument, Library, document, frame
 from privatile.result.result import QuantileResult
@@ -130,7 +130,7 @@ class GroupResults(AsDocument):
         """What a reader must know to read the table."""
         found = [self._confidence_note(), *([self.chosen_later] if self.chosen_later else [])]
         results = [result for _, result in self.results]
-        grids = dict.fromkeys(parse_values(result.value_kind).grid_in_words for result in results)
+        grids = dict.fromkeys(declaration(result.value_kind).grid_in_words for result in results)
         found += [
             f"Declared: every value is {grid}. So is every estimate, and an interval is the values from its first to "
             "its last, both included."

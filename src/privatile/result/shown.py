@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from privatile.core.kinds import declaration
 from privatile.core.text import PartWords, percent_text
 from privatile.estimator.clients import Client, pooled_noise
 from privatile.estimator.plan import Plan, RoundState, local_ranks
-from privatile.estimator.settings import parse_values
 from privatile.inference.any_shape import Grid
 from privatile.laws.ratio import two_sided_z
 from privatile.result.caveats import Caveat, to_act_on_and_rest
@@ -384,7 +384,7 @@ def _interval(result: "QuantileResult", interval: tuple[float, float], code: Con
     ends, drawn, condition = rounded, (low, high), CONDITIONS[code] if code else ""
     shown_code: Condition | Literal["grid", ""] = code or ""
     if result.grid_values and (interval == result.confidence_interval or result.valid_at_every_look):
-        declared = parse_values(result.value_kind)
+        declared = declaration(result.value_kind)
         grid = Grid(declared.step or 1.0)
         first, last = grid.ends(*grid.inside(low, high, *limits))
         if math.isfinite(last - first):
@@ -576,7 +576,7 @@ def shown_rows_of(result: "QuantileResult") -> list[Row]:
     }
     hidden |= {key for key, nothing in empty.items() if nothing}
     hidden |= {row.key for row in result.diagnostics if row.value is None}
-    if parse_values(result.value_kind).step is not None and not result.method.startswith("smooth"):
+    if declaration(result.value_kind).step is not None and not result.method.startswith("smooth"):
         hidden |= OF_THE_CURVE
     return [row for row in rows_of(result) if row.key not in hidden]
 

@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from privatile.core.kinds import declaration
 from privatile.core.scale import Scale
 from privatile.core.text import parts_of, percent_text
 from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.settings import ReportSettings, parse_values
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddlePlan
 from privatile.inference.any_shape import Grid
 from privatile.inference.inference import ANY_SHAPE_METHOD, Inference, from_ends, level_each
@@ -203,7 +204,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
     >>> grid_values("whole", ConfidenceInterval(20.0, 20.0), Linear(0.0, 20.0))  # the quantile lies above the range
     (None, '')
     """
-    declared = parse_values(values)
+    declared = declaration(values)
     if declared.step is None:
         return None, ""
     grid = Grid(declared.step)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from privatile.core.kinds import declaration
 from privatile.core.text import counted, moment, percent_text, week
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Plan, RoundState
-from privatile.estimator.settings import parse_values
 from privatile.inference.series import FALSE_ALARMS, Change, change, series
 from privatile.inference.trajectory import ClientAnswers, Trajectory
 from privatile.result.caveats import Caveat, caveat, most_important_first
@@ -62,7 +62,7 @@ def _may_have_weeks(result: QuantileResult, *, moved: bool) -> bool:
     answers contradict a smooth distribution. Where it has `moved` they do: one curve through all of them fits neither
     time, and says nothing against the weeks, each of which has its own.
     """
-    return result.located and (moved or not result.contradiction) and parse_values(result.value_kind).may_be_smooth
+    return result.located and (moved or not result.contradiction) and declaration(result.value_kind).may_be_smooth
 
 
 def _weekly(

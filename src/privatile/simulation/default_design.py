@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Flags, Floats, Ints
+from privatile.core.kinds import Declaration, IntervalName, declaration
 from privatile.core.mechanism import RandomizedResponse, debias, rank_noise, yes_probability
 from privatile.core.scale import Identity
 from privatile.errors import InputError
@@ -30,7 +31,7 @@ from privatile.estimator.clients import Client
 from privatile.estimator.plan import Averages, Records, RoundState, normalizer_of
 from privatile.estimator.pools import Heard, variance_bound
 from privatile.estimator.search import MAX_SEARCH_ROUNDS, compiled, copied, records_to_ask
-from privatile.estimator.settings import Declaration, IntervalName, ReportSettings, parse_values
+from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import StraddleMemory, StraddlePlan
 from privatile.estimator.straddle import learn as learn_straddled
 from privatile.estimator.tuned import RELAXATIONS, AutoPlan
@@ -383,7 +384,7 @@ def simulate_results(
 
     `to_units` maps the cell's working scale to units, in which a grid is declared.
     """
-    declared = parse_values(values)
+    declared = declaration(values)
     sizes = [min(BLOCK, runs - first) for first in range(0, runs, BLOCK)]
     return ShownResults.joined([_block(cell, declared, size, rng, confidence_level, to_units) for size in sizes])
 
@@ -449,7 +450,7 @@ class DefaultCell:
     critical_beside: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        parse_values(self.value_kind)
+        declaration(self.value_kind)
         if self.scale == "log" and self.low <= 0.0:
             raise InputError(f"a log scale needs a range above zero; got {self.low:g} to {self.high:g}.")
         if not self.low <= self.truth <= self.high:

@@ -37,11 +37,11 @@ import numpy as np
 from msgspec import Meta
 
 from privatile.core.decoding import Document, Place, parse_toml, read_text
+from privatile.core.kinds import declaration
 from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Constant, Design, LengthRule, Listed, Logarithmic, Mode, Power
-from privatile.estimator.settings import parse_values
 from privatile.simulation.cells import Cell, Method
 from privatile.simulation.default_design import DefaultCell
 from privatile.simulation.populations import Normal, Population, from_spec, read_columns
@@ -84,7 +84,7 @@ class MethodSpec:
             raise InputError(f'method "auto" chooses its own rounds: leave out {", ".join(fixed)}.')
         if self.range is None or not self.range[0] < self.range[1]:
             raise InputError('method "auto" needs range = [low, high], where the quantile can lie.')
-        parse_values(self.value_kind)
+        declaration(self.value_kind)
 
     @property
     def design(self) -> Design:

@@ -32,7 +32,8 @@ import numpy as np
 
 from privatile.client.randomizer import OperatingSystemCoins
 from privatile.core.decoding import json_value
-from privatile.core.mechanism import COINS, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import WEAK_EPSILON
+from privatile.core.mechanism import COINS, RandomizedResponse
 from privatile.errors import AlreadyAnswered, DataError, InputError, ProtocolError, StoreError
 from privatile.survey.study import CODE, LATEST_ROUND, survey_address
 

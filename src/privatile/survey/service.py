@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from privatile.core.kinds import declaration
 from privatile.core.text import moment
 from privatile.errors import PrivatileError, StoreError
-from privatile.estimator.settings import parse_values
 from privatile.result.result import QuantileResult
 from privatile.result.shown import CONDITIONS, Shown, ShownInterval
 from privatile.run.coordinator import Coordinator
@@ -44,7 +44,7 @@ def survey_facts(study: SurveyStudy, state: OpenRound) -> dict[str, Any]:
     plain = study.to_dict()
     return {name: plain[name] for name in SHOWN_TO_DEVICES} | {
         "study_sha256": study.digest,
-        "step": parse_values(study.value_kind).step,
+        "step": declaration(study.value_kind).step,
         "threshold": str(study.mechanism.threshold),
         "lies_per_100": study.lies_per_100,
         "state": public_state(state),

@@ -22,14 +22,13 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from privatile.core.decoding import BrokenRules, Document, Place, read_toml
-from privatile.core.mechanism import STRONGEST_EPSILON, WEAK_EPSILON, RandomizedResponse
+from privatile.core.kinds import CONFIDENCE, STRONGEST_EPSILON, WEAK_EPSILON, checked, declaration
+from privatile.core.mechanism import RandomizedResponse
 from privatile.core.scale import check_range, make_scale
 from privatile.core.text import Hashed, client_name, short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
 from privatile.estimator.open_ended import SHORTEST, answers_before_interval, seconds_of
-from privatile.estimator.settings import parse_values
-from privatile.laws.critical import checked_level
 from privatile.run.rounds import ROUND_LENGTH
 from privatile.run.web import is_loopback
 
@@ -276,8 +275,8 @@ def _broken_rules(study: SurveyStudy) -> Iterator[tuple[Place, str]]:
     except InputError as error:
         yield (place,), str(error).removeprefix("range ")
     for place, check in (
-        ("confidence_level", lambda: checked_level(study.confidence_level)),
-        ("value_kind", lambda: parse_values(study.value_kind)),
+        ("confidence_level", lambda: checked("confidence_level", CONFIDENCE, study.confidence_level)),
+        ("value_kind", lambda: declaration(study.value_kind)),
         ("address", lambda: survey_address(study.address) if study.address else None),
         ("end_date", lambda: _check_date(study.end_date) if study.end_date else None),
     ):

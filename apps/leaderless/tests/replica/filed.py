@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from privatile_leaderless.happenings import Happening
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry
+from privatile_leaderless.standing import Happening
 from replica.kit import Peer, StoredPeer, make_study
 
 Row = tuple[str, str | None, int]

@@ -20,14 +20,11 @@ import msgspec
 from privatile.core.messages import Question
 from privatile.estimator.spec import RunSpec
 from privatile.federation.study import FederationStudy
-from privatile_leaderless import following as following_module
 from privatile_leaderless import history as history_module
 from privatile_leaderless import replica as replica_module
-from privatile_leaderless import rounds as rounds_module
-from privatile_leaderless.chain import signed_value
+from privatile_leaderless.chain import Claims, signed_value
 from privatile_leaderless.entries import read_entry
-from privatile_leaderless.slots import Claims
-from replica.kit import Ledger, Logged, Peer, StoredPeer, key_of, make_study, new_replica
+from replica.kit import Ledger, Logged, Peer, StoredPeer, make_study, new_replica
 
 STEPS = 130
 SHAPES = ((4, 1), (5, 1), (3, 0), (4, 0))
@@ -83,6 +80,7 @@ class Honest(Peer):
         super().__init__(study, name)
         self.view = self.epoch = self.saved = 0
         self.seen: list[Logged | int] = []
+        self.taken: list[Any] = []
 
     def see(self, sender: str, payload: bytes) -> Any:
         self.seen.append((sender, payload))
@@ -98,9 +96,25 @@ class Honest(Peer):
         lost = len(self.seen) - chance.randint(self.saved, len(self.seen))
         self.seen = self.seen[: len(self.seen) - lost]
         self.read = max(0, self.read - lost)
+        self.begin()
+
+    def begin(self) -> None:
         self.replica = new_replica(self.study)
+        if self.taken:
+            self.replica.catch_up(*self.taken)
         for one in self.seen:
             self.replica.new_epoch(one) if isinstance(one, int) else self.replica.apply(*one)
+
+    def take_over(self, other: Honest) -> bool:
+        """Go on with the committed rounds of another one, and read the log from its first entry."""
+        theirs = other.replica
+        if theirs.committed <= self.replica.committed:
+            return False
+        self.taken = [[one.closed for one in theirs.committed_rounds()], theirs.proof]
+        self.seen = [self.epoch] if self.epoch else []
+        self.saved, self.read = len(self.seen), 0
+        self.begin()
+        return True
 
 
 class Stored(StoredPeer):
@@ -109,16 +123,6 @@ class Stored(StoredPeer):
     def __init__(self, study: FederationStudy, name: str) -> None:
         super().__init__(study, name)
         self.view = self.epoch = 0
-        self.astray = 0
-
-    def see(self, sender: str, payload: bytes) -> Any:
-        found = super().see(sender, payload)
-        if any(one.kind == "astray" for one in found):
-            self.astray += 1
-            self.save()
-            self.replica = self.log.read_again({name: key_of(name).public for name in self.study.clients})
-            self.unwritten, self.news, self.read = [], [], -1  # the one who reads goes on with the first entry
-        return found
 
     def renew(self, epoch: int) -> None:
         self.save()
@@ -206,7 +210,6 @@ class World:
                 self.turn(peer)
         for peer in self.honest:
             self.check(peer)
-            self.counts["led astray"] += getattr(peer, "astray", 0)
         self.counts["forked rounds"] = sum(len(found) > 1 for found in self.closed.values())
 
     def act_as(self, liar: Liar) -> None:
@@ -232,6 +235,9 @@ class World:
                 entry = log[peer.read]
                 peer.see(*entry)
                 peer.read += 1
+        if peer.replica.astray or peer.replica.behind is not None:
+            self.counts["files asked for"] += 1
+            self.counts["files taken over"] += peer.take_over(self.chance.choice(self.honest))
         if peer.replica.closed > before:
             self.closed.setdefault(peer.replica.closed, set()).add(peer.replica.chain)
         self.check(peer)
@@ -318,10 +324,8 @@ def remembered() -> Iterator[None]:
     read = lru_cache(maxsize=4096)(read_entry)
     as_text, as_spec = lru_cache(maxsize=16)(RunSpec.to_json), lru_cache(maxsize=16)(RunSpec.from_json)
     with (
-        patch.object(rounds_module, "read_entry", read),
         patch.object(replica_module, "read_entry", read),
         patch.object(history_module, "read_entry", read),
-        patch.object(following_module, "read_entry", read),
         patch.object(RunSpec, "to_json", lambda spec: as_text(spec)),
         patch.object(RunSpec, "from_json", as_spec),
     ):

@@ -1,7 +1,7 @@
 """Random histories around a lost log in which the operator shows every peer what it likes, entry by entry.
 
 There is no log at all: whatever anybody has signed lies in one heap. The operator divides the peers into one and all
-others, and shows either side, turn by turn, a part of the heap: where some stand, relayed rounds, checkpoints of one
+others, and shows either side, turn by turn, a part of the heap: where some stand, checkpoints of one
 place, answers of one side or all. Peers are killed and forget what they were shown of a log, though not what they have
 signed: a real one forgets neither. It begins just before a round is closed, mostly the last one: there the rules have
 the least to hold on to. All peers are honest, or f of them sign whatever they are shown.
@@ -13,7 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from privatile_leaderless.entries import Checkpoint, CloseVote, Final, PeerAnswer, Proposal, Relay, Stand
+from privatile_leaderless.entries import Checkpoint, CloseVote, Final, PeerAnswer, Proposal, Stand
 from replica.hostile import Wrong, play_each
 from replica.kit import (
     Logged,
@@ -29,7 +29,7 @@ from replica.kit import (
 SHAPES = ((3, 0), (4, 1), (5, 1))
 ROUNDS, LIVE_TURNS = 3, 4
 STUDIES = {shape: make_study(shape[0], ROUNDS, shape[1], patience=5) for shape in SHAPES}
-ORDER = (Relay, Stand, Checkpoint, Proposal, PeerAnswer, CloseVote, Final)
+ORDER = (Stand, Checkpoint, Proposal, PeerAnswer, CloseVote, Final)
 
 
 class Heap:
@@ -104,10 +104,10 @@ class Heap:
                 return
 
     def part(self, side: Sequence[str], *, live: bool) -> list[Logged]:
-        """Relays, where peers stand, checkpoints of one place, and of what is said in rounds all or one side's."""
+        """Where peers stand, checkpoints of one place, and of what is said in rounds all or one side's."""
         chance, found = self.chance, [(read(entry), entry) for entry in self.entries]
         places = sorted({(one.epoch, one.round) for one, _ in found if isinstance(one, Checkpoint)})
-        relays, place = chance.random() < 0.5, chance.choice([*places, None])
+        place = chance.choice([*places, None])
         told = chance.choice([*{one.last.round for one, _ in found if isinstance(one, Stand) and one.last}, None])
         if self.alone.name in side and chance.random() < 0.8:  # mostly it is to stay where it is
             told, place = self.first + 1, chance.choice([one for one in places if one[1] > self.first] or [None])
@@ -115,9 +115,7 @@ class Heap:
         senders = set(side) if chance.random() < 0.5 else {peer.name for peer in self.peers}
         shown = []
         for one, entry in found:
-            if isinstance(one, Relay):
-                take = relays
-            elif isinstance(one, Stand):
+            if isinstance(one, Stand):
                 take = one.epoch == self.epoch and told in (None, one.last and one.last.round)
             elif isinstance(one, Checkpoint):
                 take = place == (one.epoch, one.round)

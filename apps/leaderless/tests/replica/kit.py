@@ -19,11 +19,11 @@ from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import RoundAnswers
 from privatile.records.keys import KeyPair, PublicKeys
 from privatile.run.run_file import RunStore
-from privatile_leaderless.entries import AnyEntry, Checkpoint, Decision, LevelAsk, plain_ask, read_entry
-from privatile_leaderless.happenings import Happening
+from privatile_leaderless.chain import Claims, Slots
+from privatile_leaderless.entries import AnyEntry, Checkpoint, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.slots import Claims, Slots
+from privatile_leaderless.standing import Happening
 
 ROSTER = "a" * 64
 Logged = tuple[str, bytes]
@@ -99,13 +99,11 @@ class Peer:
         self.is_late = False
         self.answered: dict[int, tuple[LevelAsk, ...]] = {}
         self.votes: list[AnyEntry] = []
-        self.relays: set[int] = set()
         self.stood: dict[int, bytes] = {}
 
     def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
         found = self.replica.apply(sender, payload)
         self.happenings += found
-        self.relays |= {one.round for one in found if one.kind == "stand" and one.round < self.replica.closed}
         return found
 
     def follow(self, log: Sequence[Logged]) -> None:
@@ -120,11 +118,8 @@ class Peer:
         """What it would write now: the next thing that is due."""
         replica, found = self.replica, []
         found += [vote.pack(self.key) for vote in self.votes]
-        for after in self.relays:
-            found += [relay.pack(self.key) for relay in replica.relays(self.name, after)]
-        self.relays = set()
         if replica.aborts_again(self.name):
-            found.append(replica.vote(self.name, Decision("abort")).pack(self.key))
+            found.append(replica.vote(self.name).pack(self.key))
         if replica.recovering:
             found.append(self.stand())
             if replica.begins_at is not None and self.claim(replica.claims):
@@ -216,6 +211,15 @@ class StoredPeer(Peer):
 
     def asked_in(self, slot: int) -> tuple[LevelAsk, ...]:
         return self.log.answered(slot)
+
+    def take_over(self, other: StoredPeer) -> bool:
+        """Stop, catch up with another one's file, and start again; whether anything was new."""
+        self.save()
+        other.save()
+        before = self.replica.committed
+        self.log.catch_up(self.log.replica(keys_of(self)), other.store)
+        self.restart()
+        return self.replica.committed > before
 
 
 def new_replica(study: FederationStudy, epoch: int = 0) -> Replica:
@@ -346,12 +350,6 @@ def lie_twice(peers: Sequence[Peer]) -> tuple[Logged, Logged]:
     second = liar.signed(questions, [questions[0].length - counts[0] + (2 * counts[0] == questions[0].length)], link)
     assert first[1] != second
     return first, (liar.name, second)
-
-
-def key_votes(peers: Sequence[Peer], client: str, new: KeyPair) -> list[Logged]:
-    """Votes of these peers for a new key of another one."""
-    change = Decision("key", client, None, key_of(client).public.signer, new.public)
-    return [(peer.name, peer.replica.vote(peer.name, change).pack(peer.key)) for peer in peers]
 
 
 def stored(clients: int = 4, rounds: int = 4, tolerate: int = 1) -> list[StoredPeer]:

@@ -100,6 +100,8 @@ class Losses:
             if self.chance.random() < 0.05:
                 peer.restart()
                 self.counts["kills"] += 1
+            if peer.replica.behind is not None and self.chance.random() < 0.3:
+                peer.take_over(self.chance.choice(up))
             peer.is_late = late and self.chance.random() < 0.5
             self.publish(peer, log)
 
@@ -108,9 +110,8 @@ class Losses:
         log += new
         return bool(new)
 
-    def finish(self) -> None:
-        """All are up, and everybody reads everything: the run must end, one history, as the ledgers have it."""
-        log = self.logs.setdefault(max(peer.epoch for peer in self.peers), [])
+    def read_all(self, log: list[Logged]) -> None:
+        """Everybody reads everything and writes what is due, until nobody has anything new."""
         news = True
         while news:
             news = False
@@ -119,6 +120,15 @@ class Losses:
                     peer.follow(log)
                     peer.is_late = late
                     news |= self.publish(peer, log)
+
+    def finish(self) -> None:
+        """All are up, and everybody reads everything: the run must end, one history, as the ledgers have it."""
+        log = self.logs.setdefault(max(peer.epoch for peer in self.peers), [])
+        self.read_all(log)
+        # Those that do not come to the end ask the others for their files.
+        while sum(peer.take_over(other) for peer in self.peers for other in self.peers if not peer.replica.finished):
+            self.counts["files taken over"] += 1
+            self.read_all(log)
         if not all(peer.replica.finished for peer in self.peers):
             raise Wrong(f"the run does not go on: {self.peers[0].replica.paused or self.peers[0].replica.missing}")
         if not one_history(self.peers):

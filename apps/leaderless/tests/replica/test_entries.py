@@ -12,7 +12,7 @@ import pytest
 
 from privatile.core.messages import Position
 from privatile.errors import ProtocolError
-from privatile_leaderless.entries import Decision, Note, Relay, asks_digest, read_entry
+from privatile_leaderless.entries import Note, asks_digest, read_entry
 from replica.kit import Peer, answer_of, asked_after, key_of, make, new_replica, read
 from tests.federation.mutations import DROPPED, places, with_value
 
@@ -46,13 +46,7 @@ def every_entry() -> tuple[list[Peer], list[bytes]]:
     log = asked_after(peers, 2, 1)
     replica = peers[1].replica
     found = [log[-1][1], answer_of(peers[1])[1], replica.close_vote("peer1").pack(key_of("peer1"))]
-    keys = key_of("another").public
-    decisions = (
-        Decision("abort"),
-        Decision("readmit", "peer2", 2),
-        Decision("key", "peer2", None, key_of("peer2").public.signer, keys),
-    )
-    found += [replica.vote("peer1", decision).pack(key_of("peer1")) for decision in decisions]
+    found.append(replica.vote("peer1").pack(key_of("peer1")))
     link = replica.link("peer1")
     assert link is not None
     found.append(replica.restored("peer1", link, Position(1, b"0" * 16)).pack(key_of("peer1")))
@@ -63,8 +57,6 @@ def every_entry() -> tuple[list[Peer], list[bytes]]:
     closed = msgspec.structs.replace(replica.closed_rounds()[1], votes=(vote,))
     found.append(checkpoint.pack(key_of("peer1")))
     found.append(msgspec.structs.replace(stand, epoch=1, last=closed).pack(key_of("peer1")))
-    relay = Relay(peers[0].study.digest, peers[0].study.run, "peer1", 1, closed)
-    found.append(relay.pack(key_of("peer1")))
     return peers, found
 
 

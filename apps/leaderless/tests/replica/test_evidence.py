@@ -5,13 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from privatile.core.messages import Position
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
-from privatile_leaderless.entries import Decision, Final
+from privatile_leaderless.entries import Final
 from privatile_leaderless.peer_file import MOST_EVIDENCE
 from replica.filed import ATTACKS, FiledPeer, events, evidence, filed
 from replica.kit import (
-    Logged,
     Peer,
     after,
     answer_of,
@@ -270,62 +268,12 @@ def test_a_flood_does_not_fill_the_file() -> None:
     assert size(reader, "peer_unsigned") == 2 * rounds
 
 
-def go_on_with(peers: list[FiledPeer], log: list[Logged]) -> None:
-    """They readmit the last one, who has lied in round 2, and ask the next question."""
-    for peer in peers:
-        peer.follow(log)
-    readmit = Decision("readmit", "peer4", 2)
-    log += [(peer.name, peer.replica.vote(peer.name, readmit).pack(peer.key)) for peer in peers[:4]]
-    for peer in peers:
-        peer.follow(log)
-    log += say(peers[0])
-    for peer in peers:
-        peer.follow(log)
-
-
-def test_a_replayed_lie_does_not_use_up_the_room_of_the_next() -> None:
-    peers = filed()
-    log = asked_after(peers, 1)
-    first, second = lie_twice(peers)
-    log += [first, second, *[second] * (5 * ROWS_PER_CLIENT), *(answer_of(peer) for peer in peers[:4])]
-    go_on_with(peers, log)
-    third, fourth = lie_twice(peers)
-    for peer in peers[:4]:
-        peer.follow([*log, third, fourth])
-        found = evidence(peer)
-        assert found["two answers", "peer4", 2] == {first[1], second[1]}
-        assert found["two answers", "peer4", 3] == {third[1], fourth[1]}
-
-
-@pytest.mark.parametrize("lies", [1, ROWS_PER_CLIENT, 2 * ROWS_PER_CLIENT])
-def test_many_lies_in_a_round_do_not_use_up_the_room_of_the_next(lies: int) -> None:
-    peers = filed()
-    log = asked_after(peers, 1)
-    liar = peers[4]
-    assert liar.replica.asked is not None
-    questions = liar.replica.asked.questions(liar.name)
-    log.append(answer_of(liar))
-    counts, link = liar.ledger.given[questions[0].round][1:]
-    others = [Position(link.sequence, k.to_bytes(16, "big")) for k in range(lies)]
-    log += [(liar.name, liar.signed(questions, counts, other)) for other in others]
-    log += [answer_of(peer) for peer in peers[:4]]
-    go_on_with(peers, log)
-    first, second = lie_twice(peers)
-    for peer in peers[:4]:
-        peer.follow([*log, first, second])
-        assert peer.replica.quarantined["peer4"].round == 3
-        found = evidence(peer)
-        assert found["two answers", "peer4", 3] == {first[1], second[1]}
-        assert 2 <= len(found["two answers", "peer4", 2]) <= 2 * MOST_EVIDENCE
-        assert ("two answers", "peer4", 3) in events(peer)
-
-
 @pytest.mark.parametrize("junk", [0, MOST_EVIDENCE, 2 * ROWS_PER_CLIENT])
 def test_votes_of_another_history_do_not_use_up_the_room_of_a_second_end(junk: int) -> None:
     peers = filed(4, 2)
     log = after(peers, 2)
     liar = peers[3]
-    vote = liar.replica.vote("peer3", Decision("abort"))
+    vote = liar.replica.vote("peer3")
     votes = [msgspec.structs.replace(vote, chain=f"{k:064}").pack(liar.key) for k in range(junk)]
     log += [("peer3", one) for one in votes]
     for peer in peers:

@@ -62,8 +62,8 @@ def test_a_closed_round_of_the_largest_study_fits_an_entry(levels: tuple[float, 
     study = make_study(4, 4, 1, levels=levels, agreements=agreements)
     peers = [Peer(study, name) for name in study.clients]
     after(peers, 1)
-    (relay,) = peers[0].replica.relays(peers[0].name, 0)
-    assert len(relay.text()) < 4 * (700 + 70 * len(levels))
+    stand = peers[0].replica.stand(peers[0].name, peers[0].slots, ())  # which carries it whole
+    assert len(stand.text()) < 4 * (700 + 70 * len(levels))
     many = {f"peer{k}": ClientAgreement(1.0, 1 / 1400, 8) for k in range(1400)}
     with pytest.raises(InputError, match="a closed round of 1,400 clients"):
         make_study(1400, 2, 1, agreements=many)

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from privatile.errors import ProtocolError, StoreError
-from privatile_leaderless.entries import CloseVote, Note, Relay
-from privatile_leaderless.stored import closed_rounds
+from privatile_leaderless.entries import ClosedRound, CloseVote, Note
+from privatile_leaderless.history import closed_rounds
 from replica.kit import (
     ROSTER,
     Peer,
@@ -21,30 +21,27 @@ from replica.kit import (
     run,
     stored,
 )
-from replica.test_recovery import renew
 
 
-def lacking_an_answer() -> tuple[Peer, Relay]:
-    """A peer after round 2 in a new log, and round 3 as it was closed without the fifth."""
+def lacking_an_answer() -> tuple[Peer, ClosedRound]:
+    """A peer after round 2, and round 3 as it was closed without the fifth."""
     peers = make(5, 4)
     log = asked_after(peers, 2, 1)
     log += [*[answer_of(peer) for peer in peers][:4], *close_votes(peers[:2])]
     peers[0].follow(log)
-    renew(peers)
-    return peers[3], next(iter(peers[0].replica.relays("peer0", 2)))
+    return peers[3], peers[0].replica.closed_rounds()[2]
 
 
 def test_a_round_that_lacks_an_answer_is_followed_with_its_votes() -> None:
     reader, true = lacking_an_answer()
-    assert [vote.sender for vote in true.closed.votes] == ["peer0", "peer1"]
-    reader.see("peer0", true.pack(key_of("peer0")))
-    assert reader.replica.closed == 3
-    assert reader.replica.closed_rounds()[2] == true.closed
+    assert [vote.sender for vote in true.votes] == ["peer0", "peer1"]
+    reader.replica.catch_up([true])
+    assert reader.replica.closed_rounds()[2] == true
 
 
-def forged_votes(true: Relay) -> dict[str, list[CloseVote]]:
+def forged_votes(true: ClosedRound) -> dict[str, list[CloseVote]]:
     """What a liar may write instead of the two votes."""
-    first, second = (read((vote.sender, vote.payload.encode())) for vote in true.closed.votes)
+    first, second = (read((vote.sender, vote.payload.encode())) for vote in true.votes)
 
     def changed(**fields: object) -> CloseVote:
         made: CloseVote = msgspec.structs.replace(first, **fields)
@@ -69,20 +66,16 @@ def test_a_round_with_forged_votes_to_close_is_not_followed(wrong: str) -> None:
     """A liar alone could leave out an answer that had come in time."""
     reader, true = lacking_an_answer()
     if wrong == "another's key":
-        texts = [
-            (vote.sender, read((vote.sender, vote.payload.encode())).pack(key_of("peer4")).decode())
-            for vote in true.closed.votes
-        ]
+        votes = [(vote.sender, read((vote.sender, vote.payload.encode()))) for vote in true.votes]
+        texts = [(sender, vote.pack(key_of("peer4")).decode()) for sender, vote in votes]
     elif wrong == "no vote":
-        texts = [("peer0", true.closed.answers[0] or ""), ("peer1", true.closed.answers[1] or "")]
+        texts = [("peer0", true.answers[0] or ""), ("peer1", true.answers[1] or "")]
     else:
         texts = [(vote.sender, vote.pack(key_of(vote.sender)).decode()) for vote in forged_votes(true)[wrong]]
-    closed = msgspec.structs.replace(true.closed, votes=tuple(Note(*one) for one in texts))
-    happened = reader.see("peer4", Relay(true.study, true.run, "peer4", 1, closed).pack(key_of("peer4")))
-    assert [one.kind for one in happened] == ["relayed", "refused"]
+    with pytest.raises(ProtocolError, match="vote"):
+        reader.replica.catch_up([msgspec.structs.replace(true, votes=tuple(Note(*one) for one in texts))])
     assert reader.replica.closed == 2
-    # What a liar relays first does not keep out what is true.
-    reader.see("peer0", true.pack(key_of("peer0")))
+    reader.replica.catch_up([true])
     assert reader.replica.closed == 3
 
 
@@ -93,12 +86,10 @@ def test_a_complete_round_has_no_votes() -> None:
     vote = Note("peer3", close_votes(peers[3:])[0][1].decode())
     log += [answer_of(peer) for peer in peers]
     peers[0].follow(log)
-    renew(peers)
-    true = next(iter(peers[0].replica.relays("peer0", 2)))
-    assert true.closed.votes == ()
-    made = msgspec.structs.replace(true, closed=msgspec.structs.replace(true.closed, votes=(vote,)))
-    peers[1].see("peer0", made.pack(peers[0].key))
-    assert peers[1].replica.closed == 2
+    true = peers[0].replica.closed_rounds()[2]
+    assert true.votes == ()
+    with pytest.raises(ProtocolError, match="votes of 0 peers"):
+        peers[1].replica.catch_up([msgspec.structs.replace(true, votes=(vote,))])
 
 
 @pytest.mark.parametrize(
@@ -131,5 +122,5 @@ def test_a_file_has_them_and_says_no_other_thing_about_them(change: str) -> None
             reader.catch_up(list(closed_rounds(writer.store, writer.study, ROSTER)))
     else:
         writer.restart()
-        assert reader.catch_up(list(closed_rounds(writer.store, writer.study, ROSTER))) == 4
+        reader.catch_up(list(closed_rounds(writer.store, writer.study, ROSTER)))
         assert reader.chain == writer.replica.chain

@@ -33,7 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatile.core.arrays import Floats
-from privatile.core.mechanism import LARGEST_EPSILON, STRONGEST_EPSILON, RandomizedResponse, yes_probability
+from privatile.core.kinds import LARGEST_EPSILON, STRONGEST_EPSILON
+from privatile.core.mechanism import RandomizedResponse, yes_probability
 from privatile.core.messages import Question
 from privatile.errors import InputError
 from privatile.federation.audit.statistics import Counts, reports_needed

@@ -1,8 +1,4 @@
-"""Which answers count: the state of the round that is being asked, and of the clients that answer.
-
-Two processes that use one client's key at the same time, as their hellos show it.
-
-Which answers count: the state of the round that is being asked, and of the clients that answer it.
+"""Which answers count: the state of the round that is being asked, and of the clients that answer it.
 
 No input, no output, no clock: payloads go in, verdicts come out, and nothing else writes this state. The service acts
 on the verdicts: it writes the journal, counts, logs and publishes.

@@ -85,9 +85,8 @@ class Journal:
 
     def links(self) -> dict[str, Position]:
         """The last link seen of each client's ledger."""
-        return {
-            row[0]: Position(row[1], row[2]) for row in self._store.query("SELECT client, sequence, hash FROM links")
-        }
+        rows = self._store.query("SELECT client, sequence, hash FROM links")
+        return {client: Position(sequence, bytes.fromhex(head)) for client, sequence, head in rows}
 
     def relink(self, client: str, link: Position, number: int) -> None:
         """Continue from this link: the site has declared in this round that its ledger was restored."""

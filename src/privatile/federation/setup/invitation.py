@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from privatile.client.order.weights import WIDEST
-from privatile.core.mechanism import WEAK_EPSILON
+from privatile.core.kinds import WEAK_EPSILON, declaration
 from privatile.core.messages import Missing
 from privatile.core.text import READS_EARLIER_FORMATS, counted, listed
 from privatile.errors import InputError
 from privatile.estimator.clients import UNITY
 from privatile.estimator.schedule import Mode
-from privatile.estimator.settings import parse_values
 from privatile.federation.study import ClientAgreement, FederationStudy
 from privatile.federation.wire import NAME
 from privatile.records.keys import KeyPair, PublicKeys, verify
@@ -157,7 +156,7 @@ def values_words(values: str) -> str:
     >>> values_words("step=1000")
     'every one is a multiple of 1,000; if that is false here, the published set of values may miss the quantile'
     """
-    grid = parse_values(values).grid_in_words
+    grid = declaration(values).grid_in_words
     if not grid:
         return VALUES_WORDS[values]
     return f"every one is {grid}; if that is false here, the published set of values may miss the quantile"

@@ -1,6 +1,4 @@
-"""The responder and its ledger, as the client's service uses them; that of an open study too.
-
-The responder and its ledger, as the client's service uses them.
+"""The responder and its ledger, as a site uses them; that of an open study too.
 
 In the ledger a site has one name for itself, whatever a study calls it: two studies that name it differently must not
 make its records look new.
@@ -137,6 +135,26 @@ def tell_of_heaps(study: FederationStudy, client: str, column: ShuffledColumn) -
         log.warning(HEAPS, f"client {client}", 'Stop, and ask the organizer for a study with value_kind = "any".')
 
 
+def _responder(
+    study: FederationStudy,
+    client: str,
+    column: ShuffledColumn,
+    ledger: Ledger,
+    rules: SpendingRules,
+    coins: Coins | None,
+) -> Responder:
+    return Responder(
+        study.run,
+        column,
+        study.clients[client].mechanism,
+        ledger,
+        coins or OperatingSystemCoins(),
+        scale=make_scale(study.scale, *study.range),
+        missing=study.missing,
+        rules=rules,
+    )
+
+
 def open_responder(
     study: FederationStudy,
     client: str,
@@ -169,16 +187,7 @@ def open_responder(
     (column,) = columns.values()
     responder: Responder | None = None
     try:
-        responder = Responder(
-            study.run,
-            column,
-            agreement.mechanism,
-            ledger,
-            coins or OperatingSystemCoins(),
-            scale=make_scale(study.scale, *study.range),
-            missing=study.missing,
-            rules=rules,
-        )
+        responder = _responder(study, client, column, ledger, rules, coins)
         if not responder.account.state().asked:  # later, the time that it takes would depend on values
             tell_of_heaps(study, client, column)
         if reserve:
@@ -217,7 +226,7 @@ class OpenSiteResponder(SiteResponder):
     ) -> None:
         """`read` opens the source anew. `fewest` is the site's own limit: it never answers with fewer records."""
         self._study, self._read, self._person_key = study, read, person_key
-        self._ledger, self._rules, self._coins = ledger, rules, coins or OperatingSystemCoins()
+        self._ledger, self._rules, self._coins = ledger, rules, coins
         self._name, self._agreement, self._fewest, self._clock = client, study.clients[client], fewest, clock
         self._round, self._since, self._next_read = 0, 0.0, 0.0
         """The round that was seen last, since when it is open here, and when the source is read again for it."""
@@ -229,16 +238,7 @@ class OpenSiteResponder(SiteResponder):
         column = read_arrived(self._read(), self._ledger, missing=study.missing, person_key=self._person_key)
         if not self._round:  # later, the time that it takes would depend on values
             tell_of_heaps(study, self._name, column)
-        return Responder(
-            study.run,
-            column,
-            self._agreement.mechanism,
-            self._ledger,
-            self._coins,
-            scale=make_scale(study.scale, *study.range),
-            missing=study.missing,
-            rules=self._rules,
-        )
+        return _responder(study, self._name, column, self._ledger, self._rules, self._coins)
 
     def message(self, study: str, questions: Sequence[Question]) -> RoundAnswers | None:
         """The answer of those who have come, the same again to the same round; none while there are too few."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.extensions import of_file
+from privatile.core.kinds import declaration
 from privatile.core.text import counted, printable
 from privatile.errors import InputError, StoreError
-from privatile.estimator.settings import parse_values
 from privatile.report.charts import OTHER_NAMES
 from privatile.report.path import thin_path
 from privatile.report.run_page import caveat_findings
@@ -244,7 +244,7 @@ def _level(level: LevelView) -> dict[str, Any]:
         else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
         "values_left": told.values_left,
         "undeclared": told.undeclared,
-        "declared": parse_values(result.value_kind).grid_in_words,
+        "declared": declaration(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
