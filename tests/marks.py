@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from privatile.client.ledger.integrity import key_folder
+from privatile.core.private_files import key_folder
 
 
 def forget_marks() -> None:

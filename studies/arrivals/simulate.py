@@ -1,4 +1,4 @@
-"""One open-ended run with random arrivals, through the program itself (`Track`): what its intervals did."""
+"""One open-ended run with random arrivals, through the program itself (`LevelRun`): what its intervals did."""
 
 import math
 from dataclasses import replace
@@ -16,7 +16,7 @@ from privatile.estimator.tuned import information
 from privatile.inference.any_shape import AnyShape
 from privatile.inference.reading import read
 from privatile.inference.series import bit_influences, largest_influences
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 
 WEIGHTS = (0.5, 0.3, 0.2)
 """The smallest stratum has a twentieth of the arrivals and a fifth of the weight."""
@@ -122,7 +122,7 @@ def simulate(cell: Cell, seed: tuple[int, ...], known: bool = False) -> Outcome:
         liars = heaviest_liars(cell, rounds, seed)
     elif cell.liars:
         liars = liars_in(rounds, cell.who, cell.liars)
-    track, truth = Track(spec_of(cell), 0), true_quantile(cell.level)
+    track, truth = LevelRun(spec_of(cell), 0), true_quantile(cell.level)
     missed = False
     for lengths, lying in zip(rounds, liars, strict=True):
         ask = track.ask
@@ -168,7 +168,7 @@ def _without_result(rounds: Ints, missed: bool) -> Outcome:
 
 def heaviest_liars(cell: Cell, rounds: Ints, seed: tuple[int, ...]) -> Ints:
     """Liars in the rounds and strata where, had everybody been honest, single bits would have weighed most."""
-    rng, track = np.random.default_rng((*seed, 1)), Track(spec_of(cell), 0)
+    rng, track = np.random.default_rng((*seed, 1)), LevelRun(spec_of(cell), 0)
     nobody = np.zeros(len(WEIGHTS), dtype=np.int64)
     for lengths in rounds:
         ask = track.ask
@@ -193,7 +193,7 @@ def _misses(run: OpenRun, truth: float) -> bool:
     return low > truth or high < truth
 
 
-def _alarm(track: Track) -> bool:
+def _alarm(track: LevelRun) -> bool:
     from privatile.inference.series import change
 
     return change(track.trajectory.by_client, np.array(WEIGHTS), track.state.round - track.state.averages.rounds).alarm
@@ -201,7 +201,7 @@ def _alarm(track: Track) -> bool:
 
 def _known_width(cell: Cell, records: tuple[int, ...], rng: np.random.Generator) -> float:
     """The any-shape interval of the default design, which knows the numbers."""
-    track = Track(spec_of(cell, records), 0)
+    track = LevelRun(spec_of(cell, records), 0)
     while (ask := track.ask) is not None:
         nobody = np.zeros(len(records), dtype=np.int64)
         track.advance(counts(ask.query, np.array(ask.lengths), nobody, rng))

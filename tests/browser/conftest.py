@@ -104,6 +104,12 @@ def watched(chromium: Any) -> Iterator[Callable[..., Watched]]:
 
 
 @pytest.fixture
+def page(watched: Callable[..., Watched]) -> Any:
+    """A page of one device."""
+    return watched().page
+
+
+@pytest.fixture
 def check_axe(axe_source: str) -> Callable[[Any], None]:
     def check(page: Any) -> None:
         page.evaluate(axe_source)

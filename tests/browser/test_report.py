@@ -121,10 +121,14 @@ def test_the_chart_names_no_estimate_where_the_headline_has_none(watched: Callab
     view = RunView.read(few_days(tmp_path / "run.db"), drawn=True)
     page.goto(write_run_page(view, tmp_path / "report.html").as_uri())
     page.locator("figure canvas").wait_for()
-    assert page.locator(".big").inner_text() == "7 or less"
+    (result,) = view.results()
+    assert result is not None
+    low, high = result.shown.own.rounded
+    assert page.locator(".big").inner_text() == result.headline
+    assert result.shown.kind == "or_less"
     # The chart shows the interval without the declaration that the values are whole.
-    assert page.locator(".interval.other").inner_text().startswith("If it is not so: 0 … 7.6,")
-    assert ": no estimate, interval 0 … 7.6 " in page.locator(".readout").inner_text()
+    assert page.locator(".interval.other").inner_text() == f"If it is not so: {result.shown.undeclared}"
+    assert f": no estimate, interval {low} … {high} " in page.locator(".readout").inner_text()
     assert page.locator("[data-key=estimate]").is_hidden()
 
 

@@ -19,8 +19,7 @@ pytestmark = pytest.mark.browser
 
 
 @long_form
-def test_refusals_are_told(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
-    page = watched().page
+def test_refusals_are_told(page: Any, survey: FakeSurvey, url: str) -> None:
     page.goto(url)
     says(page, "not complete")
     refusals = ((409, "used already"), (418, "refuses"), (404, "does not know"), (410, "is closed"))
@@ -35,9 +34,8 @@ def test_refusals_are_told(watched: Callable[..., Any], survey: FakeSurvey, url:
     assert survey.answers == []
 
 
-def test_numbers_are_read_as_people_write_them(watched: Callable[..., Any], survey: FakeSurvey, url: str) -> None:
+def test_numbers_are_read_as_people_write_them(page: Any, survey: FakeSurvey, url: str) -> None:
     """The vectors, with the browser's own engine; a number that could mean two things is refused in words."""
-    page = watched().page
     page.goto(f"{url}#c={new_code()}&e=10")
     wrong = page.evaluate(
         """async (cases) => {

@@ -212,7 +212,7 @@ def test_people_and_strangers_do_not_mix() -> None:
     site(ledger, people).answer(ask())
     with pytest.raises(AlreadyAnswered, match="where no person column was named"):
         site(ledger, people, "named", person="who")
-    with pytest.raises(OtherContent, match="named from the first run on"):
+    with pytest.raises(OtherContent):
         site(ledger, table([f"p{k}" for k in range(11)]), "named", person="who")
     ledger = Ledger.in_memory()
     site(ledger, people, person="who").answer(ask())

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from privatile.client.ledger import file_systems
 from privatile.client.ledger.ledger import Ledger
+from privatile.core import file_systems
 from privatile.errors import LedgerError
 
 

@@ -15,6 +15,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.files import FileSource
+from privatile.client.sources.source import Columns
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
 from privatile.errors import AlreadyAnswered, DataError, InputError
@@ -239,7 +240,7 @@ def test_a_text_is_known_however_it_comes_in_pieces(tmp_path: Path) -> None:
 
     path = tmp_path / "data.csv"
     path.write_text("pay\n" + "\n".join(f'"{entry}"' for entry in ["1,5", "NA", " 7 ", "22"]) + "\n", encoding="utf-8")
-    assert texts(FileSource(path, "pay")) == ([3, 2, 3, 2], b"1,5NA 7 22")
+    assert texts(FileSource(path, Columns("pay"))) == ([3, 2, 3, 2], b"1,5NA 7 22")
     long = "site;pay\n" + "".join(f"a;{k},5\n" for k in range(300_000))
     lengths, written = texts(source_of(tmp_path, long))
     assert written == "".join(f"{k},5" for k in range(300_000)).encode()

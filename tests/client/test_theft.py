@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.client.ledger.integrity import PersonKey, default_person_key, derive, key_folder
+from privatile.client.ledger.integrity import PersonKey, derive
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.randomizer import OperatingSystemCoins
@@ -21,6 +21,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Question
+from privatile.core.private_files import default_person_key, key_folder
 from privatile.errors import LedgerError
 from tests.federation.kit import Federation, make_study
 

@@ -28,7 +28,7 @@ def test_more_streams_than_viewers_allowed_are_refused_and_room_comes_back(
     finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, everybody who could reach the page could hold connections without end."""
-    monkeypatch.setattr("privatile.report.dashboard.app.MOST_VIEWERS", 2)
+    monkeypatch.setattr("privatile.report.dashboard.app.MAX_VIEWERS", 2)
     app = make_app(finished)
     with served(app) as client, contextlib.ExitStack() as stack:
         streams = [stack.enter_context(client.stream("GET", "/events")).iter_bytes() for _ in range(2)]

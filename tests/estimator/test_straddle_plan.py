@@ -50,7 +50,7 @@ def run_of(plan: StraddlePlan, law: Population, seed: int, silent: float = 0.0) 
 
 
 def read_back(plan: StraddlePlan, record: Record) -> RoundState:
-    """As `server.coordinator.Track` reads a file: what was asked counts; another branch only near a boundary."""
+    """As `server.coordinator.LevelRun` reads a file: what was asked counts; another branch only near a boundary."""
     state = begin(plan)
     for number, (asked, _) in enumerate(record, 1):
         before = record[number - 2] if number > 1 else None

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from privatile.cli import main
-from privatile.client.ledger.integrity import key_folder
 from privatile.client.ledger.ledger import Ledger
+from privatile.core.private_files import key_folder
 from privatile.errors import InputError, LedgerError, StoreError
 from privatile.federation.operations.commands import back_up, copy_database
 from privatile.federation.setup.check import check

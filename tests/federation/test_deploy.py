@@ -75,7 +75,7 @@ def test_the_coordinator_refuses_to_start_in_the_containers_own_layer(
     federation = Federation(tmp_path, make_study(1), port=4222)
     table = tmp_path / "mounts"
     table.write_text("overlay / overlay rw 0 0\n")
-    monkeypatch.setattr("privatile.client.ledger.file_systems.MOUNTS", table)
+    monkeypatch.setattr("privatile.core.file_systems.MOUNTS", table)
     monkeypatch.setenv("PRIVATILE_REQUIRE_VOLUME", "1")
     with pytest.raises(LedgerError, match=r"the run's file .* Mount a volume"):
         serve_run(federation.directory, ServeOptions(), lambda line: None)

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from privatile.client.ledger.account import Account
-from privatile.client.ledger.integrity import PersonKey, default_person_key
+from privatile.client.ledger.integrity import PersonKey
+from privatile.core.private_files import default_person_key
 from privatile.federation.wire import RoundAnswers, RoundQuestions, read_message
 from tests.federation.open_kit import OpenFederation, make_open_study
 

@@ -17,7 +17,7 @@ from privatile.estimator.plan import Ask
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
 from privatile.result.summary import LevelFacts, make_results
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 
 Told = Mapping[str, Any]
 AS_TOLD = ("rounds", "interval", "until_width", "simultaneous", "target", "normalizer", "confidence_level")
@@ -78,7 +78,7 @@ class Replayed:
             simulated=True,
             **{OPTIONS[name]: told[name] for name in OPTIONS if name in told},
         )
-        self._levels = [Track(self._spec, index) for index in range(len(self._spec.levels))]
+        self._levels = [LevelRun(self._spec, index) for index in range(len(self._spec.levels))]
         self.open_ended = open_ended
 
     @property

@@ -560,7 +560,7 @@ def a_key_file_replaces_another(seams: Seams) -> None:
 
         return create
 
-    seams.replace(f"{KEYS}:create_private", make)
+    seams.replace("privatile.core.private_files:create_private", make)
 
 
 # -- the secret order --------------------------------------------------------------------------------------------------

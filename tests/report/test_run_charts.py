@@ -134,7 +134,7 @@ def test_the_chart_has_an_estimate_only_where_the_table_has_one(straddled: RunVi
     view = RunView.read(few_days(tmp_path / "few.db"), drawn=True)
     (level,) = view.levels
     assert level.result is not None
-    assert level.result.headline == "7 or less"
+    assert level.result.shown.kind == "or_less"
     path = thin_path(level, 2000)
     assert (path.low[-1], path.digits_width) == (0.0, level.result.shown.own.width)
     assert np.isnan(path.estimate).all()

@@ -13,7 +13,7 @@ from privatile.estimator.open_ended import round_length
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.result.result import QuantileResult
 from privatile.result.summary import summarize
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 from privatile.simulation.populations import Normal
 
 COIN = RandomizedResponse.from_epsilon(1.0)
@@ -30,7 +30,7 @@ LONG = bool(os.environ.get("PRIVATILE_LONG"))
 
 def survey(seed: int, first: int, liars: int) -> QuantileResult:
     """Normal values at ε = 1; `liars` people from `first` on say yes whatever they are asked."""
-    rng, track, came = np.random.default_rng(seed), Track(SPEC, 0), 0
+    rng, track, came = np.random.default_rng(seed), LevelRun(SPEC, 0), 0
     values, honest = rng.standard_normal(PEOPLE), rng.random(PEOPLE) < 0.5 * (1.0 + COIN.truth_rate)
     lying = (np.arange(PEOPLE) >= first) & (np.arange(PEOPLE) < first + liars)
     while came < PEOPLE:

@@ -39,7 +39,7 @@ from privatile.estimator.open_ended import End
 from privatile.estimator.plan import QUESTION_BITS, Ask, as_sent
 from privatile.estimator.schedule import NAMES, SELF_TUNING
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.run.coordinator import Coordinator, Track
+from privatile.run.coordinator import Coordinator, LevelRun
 from privatile.run.run_file import RunStore, StoredRound
 from tests.made_runs import copied
 
@@ -162,9 +162,9 @@ class Differences:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Look at every question that is replayed meanwhile."""
-        take = Track.take
+        take = LevelRun.take
 
-        def watched(track: Track, asked: Ask) -> None:
+        def watched(track: LevelRun, asked: Ask) -> None:
             own, state = track.ask, track.state
             take(track, asked)
             if own is None or track.state is not state:
@@ -173,7 +173,7 @@ class Differences:
                 off = abs(own.query - asked.query)
                 self.largest = max(self.largest, off / track.plan.standard_error(state, own))
 
-        with patch.object(Track, "take", watched):
+        with patch.object(LevelRun, "take", watched):
             yield
 
 
@@ -219,7 +219,7 @@ def forge(spec: RunSpec, rounds: list[StoredRound], final: float, seed: int) -> 
     rng = np.random.default_rng((7, seed))
     third = max(len(level) // 3, 1)
     chosen = {min(int(part * third + rng.integers(third)), len(level) - 1) for part in range(3)}
-    track, outcomes = Track(spec, 0), []
+    track, outcomes = LevelRun(spec, 0), []
     for place, stored in enumerate(level[: max(chosen) + 1]):
         if place in chosen:
             error = track.plan.standard_error(track.state, stored.ask)

@@ -28,13 +28,13 @@ from privatile.estimator.tuned import AutoPlan, tuned_run
 from privatile.result.summary import narrow_enough
 from privatile.result.summary import summarize as summarize_run
 from privatile.run import coordinator as coordinator_module
-from privatile.run.coordinator import Coordinator, Track
+from privatile.run.coordinator import Coordinator, LevelRun
 from privatile.run.run_file import RunStore, StoredRound
 from privatile.run.view import RunView
 from tests.made_runs import copied, opened
 
 PEOPLE = NormalDist(55, 10)
-Change = Callable[[Track, Ask], Ask]
+Change = Callable[[LevelRun, Ask], Ask]
 
 
 def spec(design: str = "tuned", rounds: int | None = 40, until_width: float | None = None) -> RunSpec:
@@ -115,7 +115,7 @@ def test_an_honest_file_is_accepted_and_gives_the_same_result(design: str) -> No
 def test_every_round_of_every_stage_refuses_a_moved_question(design: str, stages: set[str]) -> None:
     rounds = list(opened(written(spec(design))).all_rounds())
     assert {stored.ask.stage for stored in rounds} == stages
-    track = Track(spec(design), 0)
+    track = LevelRun(spec(design), 0)
     for stored in rounds:
         for by in (-0.01, 0.01):
             with pytest.raises(ProtocolError, match="standard errors from the design's own"):
@@ -123,23 +123,23 @@ def test_every_round_of_every_stage_refuses_a_moved_question(design: str, stages
         track.replay(stored)
 
 
-def swapped(track: Track, ask: Ask) -> Ask:
+def swapped(track: LevelRun, ask: Ask) -> Ask:
     return ask._replace(lengths=ask.lengths[::-1])
 
 
-def one_more(track: Track, ask: Ask) -> Ask:
+def one_more(track: LevelRun, ask: Ask) -> Ask:
     return ask._replace(lengths=(ask.lengths[0] + 1, *ask.lengths[1:]))
 
 
-def longer_step(track: Track, ask: Ask) -> Ask:
+def longer_step(track: LevelRun, ask: Ask) -> Ask:
     return ask._replace(step=ask.step * 1.001)
 
 
-def other_stage(track: Track, ask: Ask) -> Ask:
+def other_stage(track: LevelRun, ask: Ask) -> Ask:
     return ask._replace(stage="probe" if ask.stage == "search" else "search")
 
 
-def not_averaged(track: Track, ask: Ask) -> Ask:
+def not_averaged(track: LevelRun, ask: Ask) -> Ask:
     return ask._replace(averaged=not ask.averaged, step=ask.step or 1.0)
 
 
@@ -203,7 +203,7 @@ def test_a_coordinator_that_drifts_by_the_last_bits_of_a_wide_range_is_found(hig
     """Four last bits of the end of ±1e15, in every round, moved a median of 0.3 to 47."""
     run = replace(spec(design), scale="identity", low=-high, high=high)
 
-    def drifting(track: Track, ask: Ask) -> Ask:
+    def drifting(track: LevelRun, ask: Ask) -> Ask:
         return ask._replace(query=ask.query + 3.9 * math.ulp(high)) if track.state.round else ask
 
     with pytest.raises(StoreError, match="asks what the design would not: its question"):
@@ -219,7 +219,7 @@ def test_a_coordinator_that_drifts_by_the_last_bits_of_a_wide_range_is_found(hig
 def test_a_search_that_ends_a_round_apart_is_accepted_at_the_boundary_alone(
     apart: float, accepted: bool, sooner: bool
 ) -> None:
-    track, doubts = Track(spec(), 0), []
+    track, doubts = LevelRun(spec(), 0), []
     for stored in opened(written(spec())).all_rounds():
         track.replay(stored)
         if track.ask is not None and track.ask.stage == "search":
@@ -261,7 +261,7 @@ def stopping(boundary_shift: float) -> Iterator[None]:
 def narrowing() -> float:
     """A width that a run of this kind reaches in its window, to the last bit."""
     coordinator = replayed(written(spec(until_width=1e-9)))
-    track = Track(coordinator.spec, 0)
+    track = LevelRun(coordinator.spec, 0)
     widths = []
     for stored in coordinator.store.all_rounds():
         track.replay(stored)

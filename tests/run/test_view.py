@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from privatile.core.mechanism import RandomizedResponse
 from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.spec import ClientSpec, RunSpec
+from privatile.result.result import Results
 from privatile.run import view as view_module
 from privatile.run.coordinator import Coordinator
 from privatile.run.run_file import RunStore
@@ -74,6 +76,28 @@ def test_a_history_ends_where_the_coordinator_ends(rounds: int, silence: float, 
             assert level.records[-1] == sum(track.state.asked)
             assert level.burn_in == rounds - track.state.averages.rounds
             assert len(level.snapshots) <= marks + 1
+
+
+def test_a_result_stays_as_it_was_while_the_run_goes_on(tmp_path: Path) -> None:
+    """It reads its intervals from the answers so far; ten more rounds are none of its own."""
+    coordinator = Coordinator(RunStore.create(tmp_path / "run.db", "run-test", spec(40, design="straddle")))
+    held: list[Any] = []
+    view = RunView(coordinator.store, drawn=True)
+    for number in range(30):
+        (one,) = coordinator.rounds() or []
+        coordinator.accept([[asked.length // 2 for asked in one.questions]])
+        if number == 19:
+            view.refresh()
+            held = [
+                (results[0], results.to_json(), results[0].interval(0.8), results[0].test(50.0))
+                for results in (coordinator.results(), view.all_results())
+            ]
+            drawn = str(view.levels[0].snapshots)
+    for result, told, interval, test in held:
+        assert (Results([result]).to_json(), result.interval(0.8), result.test(50.0)) == (told, interval, test)
+    assert drawn == str(view.levels[0].snapshots)
+    view.refresh()
+    assert view.all_results() == coordinator.results() != Results([held[0][0]])
 
 
 def test_what_outlives_the_file_gives_the_same_view(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from privatile.survey.gateway import Gateway, Pages
 from privatile.survey.page import page_files, page_sha256
 from privatile.survey.service import SurveyService
 from privatile.survey.study import SurveyStudy
+from tests.run.connection_kit import Connection, post
 
 STUDY: dict[str, Any] = {
     "title": "What we earn",
@@ -96,3 +98,47 @@ class Clock:
 def some_answers(seed: int, number: int) -> list[bool]:
     rng = random.Random(seed)
     return [rng.random() < 0.5 for _ in range(number)]
+
+
+class Line:
+    """A visitor's connection, and the survey behind it."""
+
+    def __init__(self, service: SurveyService) -> None:
+        self.service, self.app = service, Gateway(service, host="127.0.0.1")
+        self.wire = Connection(self.app)
+
+    async def send(self, *pieces: bytes, replies: int = 1) -> list[tuple[int, dict[str, Any]]]:
+        """Send, and read so many responses."""
+        self.wire.transport.written = b""
+        await self.wire.send(*pieces)
+        came = await self.wire.replies(replies)
+        parts = [part.partition(b"\r\n\r\n") for part in came.split(b"HTTP/1.1 ")[1:]]
+        return [(int(head[:3]), json.loads(body or b"{}")) for head, _, body in parts]
+
+    async def take_part(self, code: str) -> bool:
+        """Whether the person was told that the answer counts."""
+        ((status, asked),) = await self.send(question(code))
+        if status != 200:
+            return False
+        ((status, reply),) = await self.send(answer(code, number=asked["round"]))
+        return status == 200 and bool(reply["counted"])
+
+
+@contextlib.asynccontextmanager
+async def visited(made: Made, *, follow: bool = False) -> AsyncIterator[Line]:
+    service = SurveyService(made.folder)
+    await service.start(follow=follow)
+    line = Line(service)
+    try:
+        yield line
+    finally:
+        line.wire.lose()
+        await service.stop()
+
+
+def question(code: str) -> bytes:
+    return post(b"/question", json.dumps({"code": code}).encode())
+
+
+def answer(code: str, bit: bool = True, number: int = 1) -> bytes:
+    return post(b"/answer", json.dumps({"code": code, "round": number, "answer": bit}).encode())

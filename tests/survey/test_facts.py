@@ -12,7 +12,7 @@ import pytest
 from privatile.report.survey_pages import SurveyPages
 from privatile.result.result import QuantileResult
 from privatile.run.rounds import OpenRound, Phase
-from privatile.survey.run import SurveyRun, result_so_far
+from privatile.survey.run import SurveyRun
 from privatile.survey.service import live_facts
 from privatile.survey.store import Count
 from tests.survey.kit import make_study
@@ -32,10 +32,11 @@ def answered(
         query, truths = run.question(), rng.random(length) < 0.5 * (1.0 + study.mechanism.truth_rate)
         assert query is not None
         run.close_round(number + 1, [Count(length, int((truths == (drawn(rng, length) > query)).sum()))])
-    result = result_so_far(run.coordinator)
-    facts = live_facts(study, OpenRound(run.rounds + 1, Phase.OPEN, 0.0, 0, people), run.coordinator, [0], 0.0)
+    (result,) = run.coordinator.results()
+    facts = live_facts(
+        study, OpenRound(run.coordinator.done + 1, Phase.OPEN, 0.0, 0, people), run.coordinator, [0], 0.0
+    )
     run.close()
-    assert result is not None
     return result, facts
 
 

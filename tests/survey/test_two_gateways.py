@@ -7,18 +7,15 @@ import http.client
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from privatile.errors import StoreError
 from privatile.run.run_file import RunStore
-from privatile.survey.gateway import Gateway
 from privatile.survey.service import SurveyService
 from privatile.survey.serving import close_survey
 from privatile.survey.store import Superseded, SurveyStore
-from tests.run.connection_kit import Connection, post
-from tests.survey.kit import Made, make_survey
+from tests.survey.kit import Line, Made, make_survey, question
 from tests.survey.processes import gateway
 
 
@@ -37,45 +34,18 @@ def counted(made: Made) -> tuple[int, int]:
     return sum(came for came, _ in both), sum(ones for _, ones in both)
 
 
-class Visitor:
-    """One visitor after the other, at one of the gateways."""
-
-    def __init__(self, service: SurveyService) -> None:
-        self.service = service
-        self.wire = Connection(Gateway(service, host="127.0.0.1"))
-
-    async def post(self, path: bytes, **content: Any) -> tuple[int, dict[str, Any]]:
-        self.wire.transport.written = b""
-        await self.wire.send(post(path, json.dumps(content).encode()))
-        came = await self.wire.replies(1)
-        return int(came[9:12]), json.loads(came.partition(b"\r\n\r\n")[2])
-
-    async def take_part(self, code: str) -> bool:
-        """Whether the person was told that the answer counts."""
-        status, asked = await self.post(b"/question", code=code)
-        if status != 200:
-            return False
-        status, reply = await self.post(b"/answer", code=code, round=asked["round"], answer=True)
-        return status == 200 and bool(reply["counted"])
-
-    async def look(self) -> None:
-        for _ in range(2):
-            with suppress(StoreError):
-                await self.service.look()
-
-
 async def both_serve(made: Made) -> int:
     """Two gateways in turns; the number of answers that they acknowledged."""
-    visitors = []
-    for _ in range(2):
-        service = SurveyService(made.folder)
-        await service.start(follow=False)
-        visitors.append(Visitor(service))
+    visitors = [Line(SurveyService(made.folder)) for _ in range(2)]
+    for visitor in visitors:
+        await visitor.service.start(follow=False)
     codes, told = iter(made.codes), 0
     for visitor in (*visitors, *visitors, visitors[1]):
         for _ in range(4):  # a round
             told += await visitor.take_part(next(codes))
-        await visitor.look()
+        for _ in range(2):
+            with suppress(StoreError):
+                await visitor.service.look()
     for visitor in visitors:
         visitor.wire.lose()
         await visitor.service.stop()
@@ -98,15 +68,15 @@ def test_without_the_check_answers_are_lost(made: Made, monkeypatch: pytest.Monk
 async def test_the_older_one_learns_it_without_a_visitor_and_hands_out_nothing(made: Made) -> None:
     old, new = SurveyService(made.folder), SurveyService(made.folder)
     await old.start(follow=False)
-    visitor, told = Visitor(old), []
+    visitor, told = Line(old), []
     old.on_superseded = lambda: told.append("superseded")
     code = made.codes[0]
-    assert (await visitor.post(b"/question", code=code))[0] == 200
+    assert (await visitor.send(question(code)))[0][0] == 200
     await new.start(follow=False)
     with pytest.raises(Superseded, match="another gateway"):
         await old.look()
     # A code that was handed out before needs no change of the file: it is refused all the same.
-    assert await visitor.post(b"/question", code=code) == (503, {"error": "unavailable"})
+    assert await visitor.send(question(code)) == [(503, {"error": "unavailable"})]
     assert told == ["superseded"]
     visitor.wire.lose()
     await old.stop()

@@ -4,56 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from privatile.errors import StoreError
 from privatile.survey import gateway as gateway_module
 from privatile.survey import intake as questions_module
-from privatile.survey.gateway import HEADERS, MAX_BODY, Gateway
-from privatile.survey.service import SurveyService
+from privatile.survey.gateway import HEADERS, MAX_BODY
 from privatile.survey.store import FREE, Count, SurveyStore
-from tests.run.connection_kit import Connection, post
-from tests.survey.kit import Made
-
-
-class Line:
-    """A visitor's connection, and the survey behind it."""
-
-    def __init__(self, service: SurveyService, app: Gateway) -> None:
-        self.service, self.app = service, app
-        self.wire = Connection(app)
-
-    async def send(self, *pieces: bytes, replies: int = 1) -> list[tuple[int, dict[str, Any]]]:
-        """Send, and read so many responses."""
-        self.wire.transport.written = b""
-        await self.wire.send(*pieces)
-        came = await self.wire.replies(replies)
-        parts = [part.partition(b"\r\n\r\n") for part in came.split(b"HTTP/1.1 ")[1:]]
-        return [(int(head[:3]), json.loads(body or b"{}")) for head, _, body in parts]
-
-
-@asynccontextmanager
-async def visited(made: Made, *, follow: bool = False) -> AsyncIterator[Line]:
-    service = SurveyService(made.folder)
-    await service.start(follow=follow)
-    line = Line(service, Gateway(service, host="127.0.0.1"))
-    try:
-        yield line
-    finally:
-        line.wire.lose()
-        await service.stop()
-
-
-def question(code: str) -> bytes:
-    return post(b"/question", json.dumps({"code": code}).encode())
-
-
-def answer(code: str, bit: bool = True, number: int = 1) -> bytes:
-    return post(b"/answer", json.dumps({"code": code, "round": number, "answer": bit}).encode())
+from tests.run.connection_kit import post
+from tests.survey.kit import Made, answer, question, visited
 
 
 async def test_what_is_refused(made: Made) -> None:

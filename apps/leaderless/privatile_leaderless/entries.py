@@ -35,12 +35,12 @@ from privatile.federation.wire import (
     RunName,
     read_signed,
 )
-from privatile.run.run_file import LONGEST_STAGE
+from privatile.run.run_file import MAX_STAGE
 
 LARGEST_ENTRY = LARGEST_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
 
-_Stage = Annotated[str, Meta(max_length=LONGEST_STAGE)]
+_Stage = Annotated[str, Meta(max_length=MAX_STAGE)]
 _Lengths = Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 

@@ -5,7 +5,7 @@ who read the same log stand at the same place. What is signed, by whom and when,
 (`conduct`); the rules that its signatures must keep are in `chain`.
 
 A round goes through three stages. It is *open* once a proposal was accepted: the first in the log's order that is valid
-(`Track.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
+(`LevelRun.take`, with the tolerance of the transcript). It is *closed* at the place in the log where all peers have
 answered, or where f + 1 have voted to close it and q have answered, whichever comes last; where patience or a
 quarantine forbids it, the run pauses. It is *committed* when q peers have signed a chain value that contains it.
 

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import nats.errors
 
-from privatile.client.ledger.file_systems import require_volume
 from privatile.client.randomizer import Coins
 from privatile.client.sources.source import Source
+from privatile.core.file_systems import require_volume
 from privatile.core.text import counted
 from privatile.errors import BrokerError, InputError, LedgerError
 from privatile.federation.connection import Backoff, connected

@@ -10,7 +10,7 @@ from privatile.federation.coordinator.intake import AnswerIntake
 from privatile.federation.study import FederationStudy
 from privatile.federation.wire import RoundAnswers, RoundQuestions
 from privatile.records.keys import PublicKeys
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 from privatile.run.rounds import OpenRound, Phase, RoundRule, advance
 from privatile_leaderless import chain as chains
 from privatile_leaderless import quorums
@@ -109,7 +109,7 @@ class Gathered:
     """Who has signed the chain value here, and how."""
 
 
-def open_round(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[Track], *, late: bool) -> OpenRound:
+def open_round(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[LevelRun], *, late: bool) -> OpenRound:
     """The open round by the rule of agreed rounds, whose deadline has come if it is `late`."""
     state = OpenRound(1, Phase.OPEN, 0.0, len(intake.answers), 0)
     return advance(RoundRule(study.quorum, 1.0, agreed=True), state, float(late), present(study, intake, tracks))
@@ -235,7 +235,7 @@ class Standing:
         return len(self._now.astray) > len(self.study.clients) - self.quorum + self._tolerate
 
     @property
-    def tracks(self) -> Sequence[Track]:
+    def tracks(self) -> Sequence[LevelRun]:
         """The levels of the run, after the closed rounds."""
         return self._history.coordinator.tracks
 

@@ -109,7 +109,7 @@ class Division:
         return _shown(sorted(dict.fromkeys(column.content.holder for column in self.columns.values())))
 
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Entries of a column that an error lists; a column with more may hold numbers, days or people."""
 
 
@@ -119,4 +119,4 @@ def _shown(entries: Sequence[str]) -> str:
     >>> _shown(["north", "south"]), _shown([str(number) for number in range(21)])
     ('north, south', '21 different entries')
     """
-    return listed(entries, MOST_SHOWN) if len(entries) <= MOST_SHOWN else f"{len(entries):,} different entries"
+    return listed(entries, MAX_SHOWN) if len(entries) <= MAX_SHOWN else f"{len(entries):,} different entries"

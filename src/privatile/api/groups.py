@@ -29,7 +29,7 @@ from privatile.report.groups import INDEX, GroupEntry, GroupFolder, file_names, 
 from privatile.result.groups import GroupOutcome, GroupResults
 from privatile.result.result import QuantileResult
 
-MOST_GROUPS = 1_000
+MAX_GROUPS = 1_000
 """Rows of a table that somebody reads; a column with more entries holds numbers, days or people."""
 
 
@@ -77,9 +77,9 @@ def find_groups(options: Options, division: Division) -> GroupsFound:
     known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
     if not known:
         raise InputError(f"no record has an entry in column {named}: there are no groups.")
-    if len(known) > MOST_GROUPS:
+    if len(known) > MAX_GROUPS:
         raise InputError(
-            f"column {named} has {len(known):,} different entries, and a table may have {MOST_GROUPS:,} groups. "
+            f"column {named} has {len(known):,} different entries, and a table may have {MAX_GROUPS:,} groups. "
             "Name a coarser column, or choose some of the records with only."
         )
     grouped = [columns[name] for name, entry in entries.items() if None not in entry]

@@ -23,7 +23,7 @@ import numpy as np
 
 from privatile.api.division import Division
 from privatile.client.ledger.account import SpendingRules, release_run
-from privatile.client.ledger.integrity import KEY_BYTES, PersonKey, default_person_key, user_folder
+from privatile.client.ledger.integrity import KEY_BYTES, PersonKey
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import check_begun, check_link, check_past
 from privatile.client.order.shuffle import HEAPS, ShuffledColumn, check_column, has_heaps
@@ -31,6 +31,7 @@ from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
 from privatile.core.messages import Position
+from privatile.core.private_files import default_person_key, user_folder
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -58,7 +59,7 @@ def person_key_path() -> Path:
     return default_person_key()
 
 
-class Part(NamedTuple):
+class RunClient(NamedTuple):
     """A client, or one of its weight classes: its name, whose records it has, its column, how many may be asked."""
 
     name: str
@@ -76,20 +77,20 @@ class Part(NamedTuple):
         return float(self.records) if self.column.weights is None else self.column.weights.total
 
 
-def parts_of(columns: Mapping[str, ShuffledColumn], holders: Mapping[str, str] | None = None) -> list[Part]:
+def parts_of(columns: Mapping[str, ShuffledColumn], holders: Mapping[str, str] | None = None) -> list[RunClient]:
     """The columns that a run asks, by client, the classes of a client from the lightest on.
 
     `holders` gives the clients of cells (`client.sources.cells`), by the cells' names; otherwise they are the clients.
     """
     parts = [
-        Part(name, (holders or {}).get(column.content.holder, column.content.holder), column, column.records)
+        RunClient(name, (holders or {}).get(column.content.holder, column.content.holder), column, column.records)
         for name, column in columns.items()
     ]
     parts.sort(key=lambda part: (part.holder, 0.0 if part.column.weights is None else part.column.weights.low))
     return parts
 
 
-def specification(options: Options, parts: list[Part], *, simulated: bool) -> RunSpec:
+def specification(options: Options, parts: list[RunClient], *, simulated: bool) -> RunSpec:
     """The run's specification."""
     sizes: dict[str, float] = {}
     for part in parts:
@@ -131,7 +132,7 @@ def specification(options: Options, parts: list[Part], *, simulated: bool) -> Ru
     )
 
 
-def _rounds(options: Options, parts: list[Part]) -> int | None:
+def _rounds(options: Options, parts: list[RunClient]) -> int | None:
     """Of weighted records: as many rounds as the smallest class has records for, unless stated.
 
     A class may have one record per round: the smallest ones weigh little. Only the file decides, so that a resumed run
@@ -142,7 +143,7 @@ def _rounds(options: Options, parts: list[Part]) -> int | None:
     return min(MOST_ROUNDS, min(part.column.records for part in parts) // max(1, len(options.levels)))
 
 
-def _survey(options: Options, parts: list[Part], weights: Mapping[str, float]) -> Survey | None:
+def _survey(options: Options, parts: list[RunClient], weights: Mapping[str, float]) -> Survey | None:
     """What was done about the weights; None without any."""
     classes = [(part.holder, part.column.weights, part.column.records) for part in parts]
     totals = dict.fromkeys(weights, 0.0)
@@ -242,7 +243,7 @@ class LocalRun:
         if left != parts:
             self._check_plans()
 
-    def _specified(self, parts: list[Part]) -> RunSpec:
+    def _specified(self, parts: list[RunClient]) -> RunSpec:
         return specification(self.options, parts, simulated=isinstance(self.coins, SeededCoins))
 
     @property

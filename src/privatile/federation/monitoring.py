@@ -28,7 +28,7 @@ from prometheus_client import (
 
 from privatile.core.text import disarmed_json, duration, printable
 from privatile.errors import require
-from privatile.run.web import goes_by, listen, make_server
+from privatile.run.web import is_allowed_host, listen, make_server
 
 require("prometheus_client", "federation")
 
@@ -200,8 +200,8 @@ async def operations_page(
 ) -> AsyncIterator[int]:
     """Serve /metrics and /health over plain HTTP on one address; yields the port.
 
-    Only requests to a name of this page are answered (`goes_by`, and `names`), so that no website can read it by
-    pointing its own name here.
+    Only requests to a name of this page are answered (`is_allowed_host`, and `names`), so that no website can read it
+    by pointing its own name here.
     """
     require("starlette", "federation")
     from starlette.applications import Starlette
@@ -210,7 +210,7 @@ async def operations_page(
     from starlette.routing import Route
 
     async def page(request: Request) -> Response:
-        if not goes_by(request.headers.get("host", ""), host, names):
+        if not is_allowed_host(request.headers.get("host", ""), host, names):
             return PlainTextResponse("this page does not go by that name; --ops-name NAME allows one\n", 421)
         if request.url.path == "/metrics":
             return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

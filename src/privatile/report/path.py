@@ -23,7 +23,7 @@ REACH = 1.0
 USEFUL = 4.0
 """Widths of the questions' own window, to each side of it, that a drawing shows of the last interval."""
 
-FEWEST_WHOLE = 3.0
+MIN_WHOLE = 3.0
 """Units from bottom to top of a drawing from which on whole numbers are labels enough."""
 
 LOW_ENDS = ("low", "anytime_low", "other_low")
@@ -82,14 +82,14 @@ class ThinPath:
                 high = max(high, min(self.other_high[-1], last + 2 * reach))
         room = 0.12 * (high - low) or abs(high) * 0.01 or 1.0
         low, high = float(low - room), float(high + room)
-        missing = FEWEST_WHOLE - (high - low) if self.whole else 0.0
+        missing = MIN_WHOLE - (high - low) if self.whole else 0.0
         return (low - missing / 2, high + missing / 2) if missing > 0 else (low, high)
 
     @property
     def whole_ticks(self) -> bool:
         """Whether an axis over `heights` is labelled with whole numbers only."""
         low, high = self.heights
-        return self.whole or (all(end == round(end) for end in self.range) and high - low >= FEWEST_WHOLE)
+        return self.whole or (all(end == round(end) for end in self.range) and high - low >= MIN_WHOLE)
 
     def _last_interval(self) -> tuple[float, float]:
         """As far as it is bounded: an end of the stated range is no end that the answers gave. NaN without any."""

@@ -49,7 +49,7 @@ from privatile.result.result import (
 from privatile.result.shown import CONDITIONS, NAMED_LEVELS, Condition, Row, client_facts, outward
 from privatile.result.weeks import over_time
 
-MOST_VALUES = 1000
+MAX_VALUES = 1000
 """Values of a grid that a result holds one by one; more are left to the interval's ends."""
 
 
@@ -191,7 +191,7 @@ def _other(inference: Inference, condition: Condition, settings: ReportSettings,
 def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tuple[tuple[float, ...] | None, str]:
     """The values of a declared grid that an any-shape interval leaves, and in words what contradicts the declaration.
 
-    None where no grid is declared, where nothing is bounded, and where the values are more than `MOST_VALUES`. An end
+    None where no grid is declared, where nothing is bounded, and where the values are more than `MAX_VALUES`. An end
     of the stated range is no answer: beyond it there may be a value of the grid, so nothing is contradicted there.
 
     >>> from privatile.core.scale import Linear
@@ -214,7 +214,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
             return None, ""
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
-    return (grid.values(low, high, MOST_VALUES) if grid.count(low, high) <= MOST_VALUES else None), ""
+    return (grid.values(low, high, MAX_VALUES) if grid.count(low, high) <= MAX_VALUES else None), ""
 
 
 def one_of(values: Sequence[float] | None, estimate: float) -> float:

@@ -5,7 +5,7 @@ travel is left to the caller (`privatile.api` in one process, `privatile.federat
 the pages that watch a run share.
 """
 
-from privatile.run.coordinator import ClientTotals, Coordinator, LevelRound, Track, new_run_name
+from privatile.run.coordinator import ClientTotals, Coordinator, LevelRound, LevelRun, new_run_name
 from privatile.run.locks import claim, writer_lives
 from privatile.run.run_file import RunStore, StoredRound
 
@@ -13,9 +13,9 @@ __all__ = [
     "ClientTotals",
     "Coordinator",
     "LevelRound",
+    "LevelRun",
     "RunStore",
     "StoredRound",
-    "Track",
     "claim",
     "new_run_name",
     "writer_lives",

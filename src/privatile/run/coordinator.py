@@ -39,7 +39,7 @@ class LevelRound(NamedTuple):
     questions: tuple[Question, ...]
 
 
-class Track:
+class LevelRun:
     """One level of a run: its plan, its state and the path it took."""
 
     def __init__(self, spec: RunSpec, level_index: int) -> None:
@@ -198,7 +198,7 @@ RunSource = RunStore | StoredRun
 """Where a run's rounds are read from."""
 
 
-def replay(source: RunSource, tracks: Sequence[Track], seen: Callable[[StoredRound], None]) -> bool:
+def replay(source: RunSource, tracks: Sequence[LevelRun], seen: Callable[[StoredRound], None]) -> bool:
     """Bring all levels to where a source is at one moment; whether it has the open round.
 
     `seen` is called after every round that is new. Refused where the design would not have asked so on any machine.
@@ -233,7 +233,7 @@ class ClientTotals(NamedTuple):
     """Rounds without an answer, counted per level."""
 
 
-def client_totals(tracks: Sequence[Track]) -> dict[str, ClientTotals]:
+def client_totals(tracks: Sequence[LevelRun]) -> dict[str, ClientTotals]:
     """What every client was asked and has answered so far."""
     found: dict[str, ClientTotals] = {}
     for track in tracks:
@@ -258,7 +258,7 @@ class Coordinator:
         self.store = store
         self.spec: RunSpec = spec or store.spec
         self.run = store.run
-        self.tracks = [Track(self.spec, index) for index in range(len(self.spec.levels))]
+        self.tracks = [LevelRun(self.spec, index) for index in range(len(self.spec.levels))]
         self._kept: list[StoredRound] | None = [] if keep else None
         self._written = replay(store, self.tracks, self._keep)
 
@@ -302,7 +302,7 @@ class Coordinator:
         waiting = [LevelRound(index, self._questions(track, ask)) for index, track, ask in self._waiting()]
         return waiting or None
 
-    def _waiting(self) -> list[tuple[int, Track, Ask]]:
+    def _waiting(self) -> list[tuple[int, LevelRun, Ask]]:
         return [(index, track, track.ask) for index, track in enumerate(self.tracks) if track.ask is not None]
 
     def _opening(self) -> list[Statement]:
@@ -314,7 +314,7 @@ class Coordinator:
         asked = zip(*(one.questions for one in rounds), strict=True)
         return dict(zip((client.name for client in self.spec.clients), asked, strict=True)) if rounds else {}
 
-    def _questions(self, track: Track, ask: Ask) -> tuple[Question, ...]:
+    def _questions(self, track: LevelRun, ask: Ask) -> tuple[Question, ...]:
         return _level_questions(self.run, track.plan, track.state.round + 1, ask)
 
     def accept(

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from privatile.core.mechanism import IMPOSSIBLE
 from privatile.estimator.open_ended import SHARE, SHORTEST, Reason, round_length
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 
 ROUND_LENGTH = f"{SHORTEST}, later 1/{SHARE} of all so far"
 """`round_length` in words."""
@@ -159,7 +159,7 @@ def wakes_at(rule: RoundRule, state: OpenRound) -> float:
     return min(by_time, rule.ends_at)
 
 
-def must_wait_for(missing: Sequence[str], tracks: Sequence[Track], patience: int) -> str:
+def must_wait_for(missing: Sequence[str], tracks: Sequence[LevelRun], patience: int) -> str:
     """Why a round cannot be closed without the answers of these clients; empty when it can."""
     names = set(missing)
     for track in tracks:
@@ -181,7 +181,7 @@ IMPOSSIBLE_SHARE = (
 """Why a client of `impossible_clients` is put in quarantine."""
 
 
-def impossible_clients(tracks: Sequence[Track]) -> Iterator[str]:
+def impossible_clients(tracks: Sequence[LevelRun]) -> Iterator[str]:
     """Clients whose share of ones over all rounds is impossible under their truth rate."""
     for track in tracks:
         for client, ones, asked in zip(track.plan.clients, track.state.ones, track.state.asked, strict=True):

@@ -63,7 +63,7 @@ def connect(
     return connection
 
 
-LONGEST_STAGE = 40
+MAX_STAGE = 40
 """Characters of a stage's name, which errors show."""
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -96,7 +96,7 @@ def _read(row: tuple[Any, ...]) -> tuple[int, int, Ask]:
         raise ValueError("lengths are whole numbers")
     if not all(math.isfinite(real) for real in (query, sent, step)):
         raise ValueError("queries and steps are finite")
-    if len(stage) > LONGEST_STAGE or not stage.isprintable():
+    if len(stage) > MAX_STAGE or not stage.isprintable():
         raise ValueError("a stage is a word")
     return level_index, number, Ask(float(query), records, float(step), bool(averaged), str(stage), float(sent))
 

@@ -22,7 +22,7 @@ from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle import StraddlePlan
 from privatile.result.result import QuantileResult, Results
 from privatile.result.summary import make_results, summarize
-from privatile.run.coordinator import ClientTotals, RunSource, Track, client_totals, replay
+from privatile.run.coordinator import ClientTotals, LevelRun, RunSource, client_totals, replay
 from privatile.run.run_file import RunStore, StoredRound
 
 MARKS = 120
@@ -86,7 +86,7 @@ class LevelView:
     def __init__(self, run: "RunView", level_index: int) -> None:
         self._run = run
         self._level_index = level_index
-        self.track = Track(run.asked_as, level_index)
+        self.track = LevelRun(run.asked_as, level_index)
         self.plan: Plan = self.track.plan
         self.level = run.spec.levels[level_index]
         clients = len(self.plan.clients)

@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from privatile.core.decoding import decode_json
 from privatile.errors import StoreError
-from privatile.run.web import goes_by
+from privatile.run.web import is_allowed_host
 from privatile.survey.intake import Refusal
 from privatile.survey.page import PageFile
 from privatile.survey.service import HARMLESS, SurveyService, public_state, survey_facts
@@ -129,7 +129,7 @@ class Gateway:
             routes=self._routes(), exception_handlers=dict.fromkeys((Refusal, StoreError, HTTPException), _refused)
         )
         self._starlette.router.redirect_slashes = False
-        self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: goes_by(header, host, names))
+        self._known: Callable[[str], bool] = lru_cache(1000)(lambda header: is_allowed_host(header, host, names))
         self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

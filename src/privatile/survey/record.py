@@ -28,7 +28,7 @@ from privatile.run.coordinator import Coordinator
 from privatile.run.rounds import Phase
 from privatile.run.run_file import RunStore
 from privatile.survey.folder import SurveyFolder
-from privatile.survey.run import result_so_far, run_spec
+from privatile.survey.run import run_spec
 from privatile.survey.store import SurveyStore
 from privatile.survey.study import SurveyStudy
 
@@ -44,7 +44,7 @@ def nothing_to_release(study: SurveyStudy) -> str:
 def has_result(folder: SurveyFolder) -> bool:
     """Whether there is something to release."""
     with RunStore.frozen(folder.run_file) as store:
-        return result_so_far(Coordinator(store)) is not None
+        return Coordinator(store).has_interval
 
 
 def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def release(folder: SurveyFolder, *, unfinished: bool = False) -> dict[str, Any]
         )
     with RunStore.frozen(folder.run_file) as store:
         coordinator = Coordinator(store)
-        if result_so_far(coordinator) is None:
+        if not coordinator.has_interval:
             raise InputError(nothing_to_release(study))
         body = {
             **run_facts(study.digest, store, coordinator.results()),

@@ -9,7 +9,6 @@ from privatile.errors import StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE
 from privatile.estimator.open_ended import End
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.result.result import QuantileResult
 from privatile.run.coordinator import Coordinator
 from privatile.run.locks import begin_or_continue
 from privatile.survey.store import Count
@@ -42,11 +41,6 @@ def run_spec(study: SurveyStudy) -> RunSpec:
     )
 
 
-def result_so_far(coordinator: Coordinator) -> QuantileResult | None:
-    """The result of the closed rounds; none while the quantile is still being searched for."""
-    return coordinator.results()[0] if coordinator.tracks[0].state.averages.give_interval else None
-
-
 class SurveyRun:
     """The coordinator of a survey's run; used by one thread."""
 
@@ -55,11 +49,6 @@ class SurveyRun:
         self._begin = partial(begin_or_continue, path, study.run, run_spec(study))
         self.coordinator = Coordinator(self._begin())
 
-    @property
-    def rounds(self) -> int:
-        """Rounds that are complete."""
-        return self.coordinator.done
-
     def question(self) -> float | None:
         """What the open round asks, in units; none once the run is over."""
         rounds = self.coordinator.rounds() if self.coordinator.store.finished is None else None
@@ -67,10 +56,11 @@ class SurveyRun:
 
     def close_round(self, number: int, counts: Sequence[Count]) -> None:
         """Give the counts of round `number` to the run, unless it has them: then it was killed right after that."""
-        if self.rounds == number:
+        done = self.coordinator.done
+        if done == number:
             return
-        if self.rounds != number - 1:
-            raise two_moments(self.coordinator.store.path, self.rounds, number)
+        if done != number - 1:
+            raise two_moments(self.coordinator.store.path, done, number)
         ones = [one.ones if one.came else None for one in counts]
         try:
             self.coordinator.accept([ones], lengths=[[one.came for one in counts]])

@@ -24,7 +24,7 @@ from privatile.run.rounds import OpenRound, Phase, Present, RoundRule, advance, 
 from privatile.run.state import Alarm
 from privatile.survey.folder import SurveyFolder, code_hash
 from privatile.survey.intake import HandedQuestion, Intake, Outcome, Refusal
-from privatile.survey.run import SurveyRun, result_so_far, two_moments
+from privatile.survey.run import SurveyRun, two_moments
 from privatile.survey.store import Superseded, SurveyMark, SurveyStore
 from privatile.survey.study import CODE, SurveyStudy
 
@@ -57,7 +57,7 @@ def live_facts(
     """What the public page shows; of a survey whose run has no file yet `run` is none."""
     return {
         **survey_facts(study, state),
-        **_result_facts(None if run is None else result_so_far(run)),
+        **_result_facts(run.results()[0] if run is not None and run.has_interval else None),
         "answers": state.counted_before,
         "late": sum(late),
         "codes": study.codes,
@@ -214,7 +214,7 @@ class SurveyService:
         store.claim()
         self._opened = store.about().created
         self._run = await self._computed(lambda: SurveyRun(self.folder.run_file, self.study))
-        now, rounds = store.round(), self._run.rounds
+        now, rounds = store.round(), self._run.coordinator.done
         # Of a round that is closing the run may have the counts already.
         ahead = (0, 1) if now.phase is Phase.CLOSING else (0,)
         if now.phase is not Phase.CLOSED and rounds - (now.number - 1) not in ahead:
@@ -368,7 +368,7 @@ class SurveyService:
             self.folder.close_request.unlink(missing_ok=True)
             self._stale.set()
         if self.state.phase is not Phase.CLOSED:
-            rounds, query = await self._computed(lambda: (self._run.rounds, self._run.question()))
+            rounds, query = await self._computed(lambda: (self._run.coordinator.done, self._run.question()))
             if rounds != self.state.number - 1 or query is None:
                 raise two_moments(self.folder.run_file, rounds, self.state.number)
             self.intake.ask(self.state.number, query)

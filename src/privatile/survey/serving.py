@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from privatile.client.ledger.file_systems import require_volume
+from privatile.core.file_systems import require_volume
 from privatile.core.text import counted, duration
 from privatile.errors import InputError, StoreError
 from privatile.run.certificates import broken_validity, issue_broker, make_authority, read_certificate

@@ -39,7 +39,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from privatile.client.ledger.integrity import key_folder
+from privatile.core.private_files import key_folder
 from privatile.core.sqlite_types import is_as_declared
 from privatile.core.text import counted, printable
 from privatile.errors import StoreError

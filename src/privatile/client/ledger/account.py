@@ -365,10 +365,9 @@ def _refuse_other_content(ledger: Ledger, content: Content, rules: SpendingRules
     if strangers:
         spent = max(most_spent(ledger, dataset) for dataset in strangers)
         raise OtherContent(
-            f"{content} has answered before with other content (up to epsilon {spent:.6g} per record). A new export of "
-            f"the same people would let them answer again. Give the same file unchanged.{_name_it(content)} If none of "
-            "these people is in any other data set of this ledger, say so with new_people=True. Where a person column "
-            "is named from the first run on (person=COLUMN), the ledger recognises people itself."
+            f"{content} has answered before with other content (up to epsilon {spent:.6g} per record): in a new export "
+            f"the same people would answer again. Give the same file unchanged.{_name_it(content)} If none of these "
+            "people is in any other data set of this ledger, say so with new_people=True."
         )
 
 
@@ -448,9 +447,8 @@ class Account:
             if column != content.column or digest != content.digest:
                 raise OtherContent(
                     f"run {self.run!r} began at client {content.client!r}, column {column!r}, with other content, or "
-                    f"in another order, of which {counted(asked, 'record')} answered, and cannot continue with this "
-                    "one: records could answer twice. Give the same file unchanged (a database query needs an ORDER "
-                    "BY), or start a new run."
+                    f"in another order, of which {counted(asked, 'record')} answered. Give the same file unchanged (a "
+                    "database query needs an ORDER BY), or start a new run."
                 )
             if epsilon != self.epsilon:
                 raise LedgerError(
@@ -549,8 +547,7 @@ class Account:
             raise LedgerError(
                 f"the ledger {self.ledger.path} has {self.position.sequence} entries of run {self.run!r}, but "
                 f"{seen.sequence} were seen before: it was restored from a backup, or is not the ledger that answered. "
-                "Give that ledger. Where it is lost, and this one is from a backup, `privatile join … --restored` "
-                "counts as spent whatever is not provably unasked, and goes on with the rest."
+                "Give that one or, if it is lost, count as spent what may be: `privatile join … --restored`."
             )
         if row[0] != seen.head:
             raise LedgerError(
@@ -631,8 +628,6 @@ class Account:
         if state.first is None:
             self._enter(state.cursor)
             state = self.state()
-        if self.state().cursor != state.cursor:
-            raise LedgerError(f"{self.content} has moved on while a question was answered. Ask again.")
         if self.rules.arriving:
             self._open()  # what was admitted when the column was read may have changed since
             stop = state.cursor + length

@@ -36,20 +36,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from privatile.client.ledger.file_systems import journal_for
-from privatile.client.ledger.integrity import (
-    FINGERPRINT_BYTES,
-    LedgerKey,
-    Mark,
-    PersonKey,
-    Seal,
-    create_private,
-    derive,
-    key_folder,
-    remove_drafts,
-)
+from privatile.client.ledger.integrity import FINGERPRINT_BYTES, LedgerKey, Mark, PersonKey, Seal, derive
 from privatile.client.ledger.people import LifetimeBudgets
+from privatile.core.file_systems import journal_for
 from privatile.core.messages import HEAD_BYTES, Answer, Position, Question
+from privatile.core.private_files import create_private, key_folder, remove_drafts
 from privatile.core.sqlite_types import is_as_declared, lenient_text
 from privatile.core.text import printable
 from privatile.errors import LedgerBusy, LedgerError
@@ -202,16 +193,6 @@ DAMAGED = (
     "the ledger {path} is damaged. Restore it from a backup, then mark as spent what was answered since. Never start "
     "from an empty one."
 )
-
-
-def ledgers_beside(path: Path) -> list[str]:
-    """The names of other ledgers in the same folder: a new one may be a slip of the pen for one of them."""
-    names = []
-    for other in sorted(path.parent.glob("*.db"))[:100]:
-        with suppress(OSError), other.open("rb") as stream:
-            if other != path and stream.read(72)[68:] == APPLICATION.to_bytes(4, "big"):
-                names.append(other.name)
-    return names
 
 
 def is_truncated(path: Path) -> bool:
@@ -485,12 +466,10 @@ class Ledger:
         self._connection.close()
         self._connection = connect(self.path, read_only=False)
         self._on_disk = True
-        beside = ledgers_beside(self.path)
         log.warning(
             "a new ledger was made: %s (its key: %s). It knows of no earlier answer: if these records have answered "
-            "under another ledger, stop, and name that one%s.",
+            "under another ledger, stop, and name that one.",
             *map(printable, (self.path, self.secret.path)),
-            printable(f" (in the same folder: {', '.join(beside)})" if beside else ""),
         )
 
     def _copy_to(self, path: Path) -> None:

@@ -105,10 +105,9 @@ def check_past(ledger: Ledger, asked: Iterable[tuple[str, Question]], told_by: s
     Traceback (most recent call last):
     ...
     privatile.errors.LedgerError: the ledger in memory does not hold what run.db says was asked: 1 of 1 questions is \
-missing, the first in round 1 at client 'north'. It is another ledger, or an older copy of the right one (a copied \
-ledger.db without its -wal), and records would answer twice. Give the ledger that answered, with the -wal file beside \
-it. If it is lost, these records count as spent: mark a restored copy with `privatile ledger restored`, and ask other \
-people.
+missing, the first in round 1 at client 'north'. It is another ledger, or an older copy (perhaps without its -wal \
+file). Give the one that answered or, if it is lost, mark a restored copy with `privatile ledger restored`, and ask \
+other people.
     """
     known: dict[tuple[str, str], set[Question]] = {}
     total, missing, first = 0, 0, ""
@@ -136,7 +135,6 @@ def check_begun(ledger: Ledger, run: str, clients: Iterable[str], told_by: str) 
 def _other_ledger(ledger: Ledger, told_by: str, what: str) -> LedgerError:
     return LedgerError(
         f"the ledger {ledger.path or 'in memory'} does not hold what {told_by} says was asked: {what}. It is another "
-        "ledger, or an older copy of the right one (a copied ledger.db without its -wal), and records would answer "
-        "twice. Give the ledger that answered, with the -wal file beside it. If it is lost, these records count as "
-        "spent: mark a restored copy with `privatile ledger restored`, and ask other people."
+        "ledger, or an older copy (perhaps without its -wal file). Give the one that answered or, if it is lost, mark "
+        "a restored copy with `privatile ledger restored`, and ask other people."
     )

@@ -13,6 +13,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -100,10 +101,9 @@ FEWEST_HEAPED = 5
 """Records that a heap has at least: in a large run fewer of a small site can tie by chance."""
 
 HEAPS = (
-    f"more than {MOST_HEAPED:.0%}% of the records of %s lie on heaps: values that so many records share that each "
-    "holds more than a quarter of the run's standard error in rank. The values are declared continuous, and are not. "
-    "The interval can miss the quantile in most runs, mostly without a caveat. %s This stands here only and is sent "
-    "to no one."
+    f"more than {MOST_HEAPED:.0%}% of the records of %s lie on heaps: values that each hold more than a quarter of the "
+    "run's standard error in rank. They are declared continuous, and are not: the interval can miss the quantile in "
+    "most runs, mostly without a caveat. %s This stands here only and is sent to no one."
 )
 """A log line for the holder alone: whose records, and what to do."""
 
@@ -225,6 +225,14 @@ class _Part:
             self.missing += int(np.count_nonzero(np.isnan(rows[:, 0].view(np.float64))))
 
 
+_Update = tuple[hashlib.blake2b, NDArray[Any]]
+
+
+def _hash_all(updates: Sequence[_Update]) -> None:
+    for digest, content in updates:
+        digest.update(content.data)
+
+
 @dataclass(eq=False, repr=False)
 class _Shuffle:
     """One pass over a source: rows go to a buffer by client or person, their content into digests."""
@@ -257,13 +265,18 @@ class _Shuffle:
         return self.ledger.key(use, *names, self.source.column)
 
     def columns(self) -> dict[str, ShuffledColumn]:
-        for batch in self.source.batches():
-            if batch.texts is not None:  # what values are read from goes into digests, wherever one batch ends
-                self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
-                self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
-                self._texts[1].update(batch.texts.written)
-            for start in range(0, len(batch.values), BATCH_ROWS):
-                self._gather(batch.piece(start, start + BATCH_ROWS))
+        with ThreadPoolExecutor(1) as aside:  # digests of a piece are made while the next one is read
+            hashing: Future[None] | None = None
+            for batch in self.source.batches():
+                if batch.texts is not None:  # what values are read from goes into digests, wherever one batch ends
+                    self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
+                    self._texts[0].update(batch.texts.lengths.astype("<u4").tobytes())
+                    self._texts[1].update(batch.texts.written)
+                for start in range(0, len(batch.values), BATCH_ROWS):
+                    updates = self._gather(batch.piece(start, start + BATCH_ROWS))
+                    if hashing is not None:
+                        hashing.result()
+                    hashing = aside.submit(_hash_all, updates)
         self.source.refuse_copies()
         names = self.source.clients
         if not names:
@@ -293,16 +306,18 @@ class _Shuffle:
                 self._places[code] = len(self._clients)
                 self._clients[code] = _Client(self._hash(), self._hash(), self._hash())
 
-    def _gather(self, batch: Batch) -> None:
-        """Take rows of the source: values, then weights, persons and numbers of rows as far as there are such."""
+    def _gather(self, batch: Batch) -> list[_Update]:
+        """Take rows of the source: values, then weights, persons and numbers of rows as far as there are such.
+
+        What is left to do is to update these digests.
+        """
         # One kind of NaN and of zero: digests compare bytes.
         values = np.where(np.isnan(batch.values), np.nan, batch.values) + 0.0
         codes = np.zeros(len(values), dtype=np.uint16) if batch.codes is None else batch.codes
         order, spans = grouped(codes)
         new = [code for code, _, _ in spans if code not in self._clients]
         self._enter(sorted(new, key=lambda code: int(np.argmax(codes == code))))
-        self._values.update(values.data)
-        self._holders.update(self._places[codes].data)
+        updates: list[_Update] = [(self._values, values), (self._holders, self._places[codes])]
         values = values[order]
         columns: list[NDArray[Any]] = [values]
         weights = people = None
@@ -317,11 +332,11 @@ class _Shuffle:
         self._rows += len(values)
         for code, start, stop in spans:
             client, own = self._clients[code], slice(start, stop)
-            client.values.update(values[own].data)
+            updates.append((client.values, values[own]))
             if weights is not None:
-                client.weights.update(weights[own].data)
+                updates.append((client.weights, weights[own]))
             if people is not None:
-                client.people.update(people[own].data)
+                updates.append((client.people, people[own]))
                 numbers[own] = np.arange(client.read, client.read + stop - start)
                 client.read += stop - start
             elif weights is not None:
@@ -331,6 +346,7 @@ class _Shuffle:
             order, spans = grouped((people >> np.uint64(56)).astype(np.uint8))
             matrix = matrix[order]
         self._gathered.add(matrix, spans)
+        return updates
 
     def _count(self, client: _Client, values: Floats, weights: Floats) -> None:
         """Count the weights of those who may be asked."""

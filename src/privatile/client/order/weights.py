@@ -245,9 +245,8 @@ def check_all_agreed(column: str, weights: Floats, agreed: AgreedClass) -> None:
         classes = "the 1 class" if count == 1 else f"any of the {count} classes"
         raise DataError(
             f"every record with a positive weight must lie in an agreed class; in the column {column!r} there are "
-            f"weights outside {classes} that the study agreed for this site. Left out, these records would change the "
-            "quantile that is estimated. Ask for classes that cover all weights (`privatile estimate ... --weight "
-            "COLUMN --dry-run --json` proposes them), or give records that must not be asked the weight 0."
+            f"weights outside {classes} that the study agreed for this site. Ask for classes that cover all weights "
+            "(`privatile estimate ... --weight COLUMN --dry-run --json`), or give these records the weight 0."
         )
 
 

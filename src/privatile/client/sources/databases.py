@@ -15,21 +15,21 @@ import sqlite3
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.files import FileSource, connect, missing_file
-from privatile.client.sources.source import ONLY_CLIENT, UNNAMED, Source
+from privatile.client.sources.source import ONLY_CLIENT, UNNAMED, Columns, Source
 from privatile.client.sources.tables import (
     FETCH,
-    DatabaseSource,
     MappingSource,
-    StreamSource,
-    TableSource,
+    database_source,
     is_stream,
     safely,
+    stream_source,
     table_columns,
+    table_source,
 )
 from privatile.core.text import is_address
 from privatile.errors import InputError, MissingExtra, require
@@ -189,7 +189,7 @@ def open_source(
     `DatabaseUrl` or the path of an SQLite or DuckDB file. `groups` are further columns that divide the records.
     `text_format` is for CSV files.
     """
-    columns = _Columns(value, client, person, weight, groups)
+    columns = Columns(value, client, person, weight, groups)
     if isinstance(data, str | os.PathLike):
         if is_address(os.fspath(data)):
             raise address_refused()
@@ -198,10 +198,10 @@ def open_source(
             return _of_database_file(path, sql, columns, text_format)
         if (kind := database_kind(path)) is not None:
             raise InputError(f"{path} is a {kind} database. Say which rows are meant: sql='SELECT … ORDER BY …'.")
-        return FileSource(path, *columns.named(), text_format)
+        return FileSource(path, columns, text_format)
     _refuse_format(text_format, type(data).__name__)
     if sql is not None:
-        return DatabaseSource(data, sql, *columns.named())
+        return database_source(data, sql, columns)
     # Asked of the type: a table may have a column of that name.
     if hasattr(type(data), "collect") or hasattr(type(data), "compute"):
         raise InputError(
@@ -209,9 +209,9 @@ def open_source(
             "time. Run it (.collect() or .compute()) and give the table, or give the path of the file it reads."
         )
     if is_stream(data):
-        return StreamSource(data, *columns.named())
+        return stream_source(data, columns)
     if table_columns(data) is not None:
-        return TableSource(data, *columns.named())
+        return table_source(data, columns)
     if client is not None or person is not None or weight is not None or groups:
         raise InputError(
             "client, person, weight and groups name columns of a table or a file; this data has no named columns."
@@ -221,23 +221,7 @@ def open_source(
     return MappingSource({ONLY_CLIENT: data}, value or UNNAMED)
 
 
-class _Columns(NamedTuple):
-    """The names of the columns that are wanted, as sources take them."""
-
-    value: str | None
-    client: str | None
-    person: str | None
-    weight: str | None
-    groups: Sequence[str]
-
-    def named(self) -> tuple[str, str | None, str | None, str | None, Sequence[str]]:
-        """The same; a file or a table needs the name of the values' column."""
-        if self.value is None:
-            raise InputError("which column? Name it with value=COLUMN.")
-        return self.value, self.client, self.person, self.weight, self.groups
-
-
-def _of_database_file(path: Path, sql: str, columns: _Columns, text_format: TextFormat | None) -> Source:
+def _of_database_file(path: Path, sql: str, columns: Columns, text_format: TextFormat | None) -> Source:
     if not path.is_file():
         raise missing_file(path, "is not a file" if path.exists() else "does not exist")
     kind = database_kind(path)
@@ -248,8 +232,8 @@ def _of_database_file(path: Path, sql: str, columns: _Columns, text_format: Text
         )
     _refuse_format(text_format, f"{kind} database")
     if kind == "SQLite":
-        return DatabaseSource(connect_sqlite(path), sql, *columns.named())
-    return StreamSource(duckdb_relation(path, sql), *columns.named(), query=sql)
+        return database_source(connect_sqlite(path), sql, columns)
+    return stream_source(duckdb_relation(path, sql), columns, sql)
 
 
 def _refuse_format(text_format: TextFormat | None, what: str) -> None:

@@ -8,6 +8,7 @@ files would be plain text with names).
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +34,7 @@ from privatile.client.sources.numbers import from_arrow, not_numeric
 from privatile.client.sources.people import MISSING_IDENTIFIERS
 from privatile.client.sources.source import (
     Batch,
+    Columns,
     Source,
     Texts,
     copied,
@@ -63,17 +65,9 @@ LINE = re.compile(
 class FileSource(Source):
     """A column of a file. Rows keep the order of the file."""
 
-    def __init__(
-        self,
-        path: Path,
-        value: str,
-        client: str | None = None,
-        person: str | None = None,
-        weight: str | None = None,
-        groups: Sequence[str] = (),
-        text_format: TextFormat | None = None,
-    ) -> None:
-        super().__init__(value, client, person, weight, groups)
+    def __init__(self, path: Path, columns: Columns, text_format: TextFormat | None = None) -> None:
+        super().__init__(columns)
+        self._wanted = columns.wanted
         self._path = path
         self._format = text_format or TextFormat()
         kind = kind_of(path)
@@ -87,8 +81,8 @@ class FileSource(Source):
         self._parameters: dict[str, object] = {"path": _without_wildcards(path)}
         self._columns: dict[str, tuple[str, str]] = {}
         self._sql = self._csv_table() if self._is_csv else self._described_table(kind)
-        self.check(list(self._columns))
-        for name in (value, weight):
+        columns.check(list(self._columns))
+        for name in (self.column, self.weight):
             if name is not None and not self._is_csv and not NUMERIC.fullmatch(self._columns[name][1]):
                 raise not_numeric(name, self._columns[name][1])
 
@@ -108,7 +102,7 @@ class FileSource(Source):
         for name in (*self.keys, self.person):
             if name in self._columns and not _is_no_text(self._columns[name][1]):
                 self._columns[name] = (_quoted(name), "VARCHAR")
-        kinds = {name: self._columns[name][1] for name in self.wanted if name in self._columns}
+        kinds = {name: self._columns[name][1] for name in self._wanted if name in self._columns}
         listed = ", ".join(
             f"{_quoted(name, mark=chr(39))}: {_quoted('JSON' if 'NULL' in kind else kind, mark=chr(39))}"
             for name, kind in kinds.items()
@@ -123,11 +117,11 @@ class FileSource(Source):
         header = read_header(self._path)
         delimiters = [self._format.delimiter] if self._format.delimiter else DELIMITERS.values()
         readings = {mark: names_in(header, mark) for mark in delimiters}
-        fitting = [mark for mark, names in readings.items() if set(self.wanted) <= set(names)]
+        fitting = [mark for mark, names in readings.items() if set(self._wanted) <= set(names)]
         if not fitting:
             names = max(readings.values(), key=len)
             refuse_headless(self._path, names)
-            raise unknown_column(next(name for name in self.wanted if name not in names), names)
+            raise unknown_column(next(name for name in self._wanted if name not in names), names)
         delimiter = max(fitting, key=lambda mark: len(readings[mark]))
         names = readings[delimiter]
         if len(names) > MOST_COLUMNS:
@@ -135,7 +129,7 @@ class FileSource(Source):
                 f"{self._path} has {len(names)} columns, and a CSV file may have {MOST_COLUMNS}. Write it as Parquet, "
                 "or without the columns that are not asked for."
             )
-        for name in self.wanted:
+        for name in self._wanted:
             if names.count(name) > 1:
                 raise DataError(f"{self._path} has {names.count(name)} columns named {name!r}. Rename all but one.")
         self._parameters["delimiter"] = delimiter
@@ -182,18 +176,23 @@ class FileSource(Source):
     def batches(self) -> Iterator[Batch]:
         """All rows, in the order of the file."""
         self._refuse_copied_columns()
-        selected = self._number(self.column)
-        selected += [self._text(name) for name in self.keys]
+        columns = [name for name in (self.column, self.weight) if name is not None]
+        selected = [self._number(self.column), *(self._text(name) for name in self.keys)]
         selected += [] if self.person is None else [self._identifier(self.person)]
-        selected += [] if self.weight is None else self._number(self.weight)
-        selected += [self._columns[self.column][0]] if self._is_csv else []
+        selected += [self._number(name) for name in columns[1:]]
+        if self._is_csv:
+            # A text that is no number is found here rather than by an error that would quote it.
+            selected += [f"CAST({self._marks.is_bad(self._columns[name][0])} AS INTEGER)" for name in columns]
+            selected += [self._columns[self.column][0]]
         rows = 0
-        for values, bad, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
-            self._refuse_bad(self.column, from_arrow(bad), rows)
-            texts = _texts(names.pop()) if self._is_csv else None
-            weights = None
+        for values, *names in self._stream(f"SELECT {', '.join(selected)} FROM {self._sql}"):
+            texts = weights = None
+            if self._is_csv:
+                texts = _texts(names.pop())
+                if self.weight is not None:
+                    self._refuse_bad(self.weight, from_arrow(names.pop()), rows)
+                self._refuse_bad(self.column, from_arrow(names.pop()), rows)
             if self.weight is not None:
-                self._refuse_bad(self.weight, from_arrow(names.pop()), rows)
                 weights = names.pop()
             rows += len(values)
             batch = self.batch(values, people=None if self.person is None else names.pop(), weights=weights)
@@ -216,15 +215,11 @@ class FileSource(Source):
         codes: np.ndarray[Any, Any] = np.array([self.code(cell) for cell in cells], dtype=np.uint16)[rows]
         return codes
 
-    def _number(self, name: str) -> list[str]:
-        """A column as a number, NaN where missing, and whether an entry is none."""
+    def _number(self, name: str) -> str:
+        """A column as a number, NaN where it is missing."""
         expression, _ = self._columns[name]
-        if self._is_csv:
-            # A text that is no number is found here rather than by an error that would quote it.
-            number, bad = self._marks.number(expression), self._marks.is_bad(expression)
-        else:
-            number, bad = f"CAST({expression} AS DOUBLE)", "0"
-        return [f"coalesce({number}, CAST('NaN' AS DOUBLE))", f"CAST({bad} AS INTEGER)"]
+        number = self._marks.number(expression) if self._is_csv else f"CAST({expression} AS DOUBLE)"
+        return f"coalesce({number}, CAST('NaN' AS DOUBLE))"
 
     def _refuse_bad(self, name: str, bad: np.ndarray[Any, Any], rows: int) -> None:
         if bad.any():
@@ -294,8 +289,11 @@ class FileSource(Source):
 
         relation = self._run(sql)
         stream = self._safely(lambda: pyarrow.RecordBatchReader.from_stream(relation))
-        while (batch := self._safely(lambda: next(stream, None))) is not None:
-            yield batch.columns
+        with ThreadPoolExecutor(1) as aside:  # the next piece is read while this one is looked at
+            reading = aside.submit(next, stream, None)
+            while (batch := self._safely(reading.result)) is not None:
+                reading = aside.submit(next, stream, None)
+                yield batch.columns
 
     def _safely(self, call: Any) -> Any:
         """Call duckdb; on failure say what kind and which line, never what the line holds."""

@@ -165,33 +165,52 @@ class Batch(NamedTuple):
         )
 
 
+class Columns(NamedTuple):
+    """The names of the columns that are wanted.
+
+    `groups` are further columns that divide the records: a client is then a cell, one combination of entries.
+    """
+
+    value: str | None = None
+    client: str | None = None
+    person: str | None = None
+    weight: str | None = None
+    groups: Sequence[str] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that divide the records."""
+        return dividing(self.client, self.groups, (self.value, self.person, self.weight))
+
+    @property
+    def wanted(self) -> list[str]:
+        """All of them, each once."""
+        return list(dict.fromkeys(name for name in (*self[:4], *self.keys) if name is not None))
+
+    def check(self, available: Sequence[str]) -> None:
+        """Refuse a column that is not there, and weights that are named twice."""
+        if self.weight is not None and self.weight in self[:3]:
+            raise InputError(
+                f"the weight column must be a column of its own; {self.weight!r} is named twice. Weights decide who "
+                "is asked and are not protected: never name the column that is asked about."
+            )
+        for name in self.wanted:
+            if name not in available:
+                raise unknown_column(name, available)
+
+
 class Source:
     """A column with its clients, read once from beginning to end, always in the same order.
 
     `clients` is complete once `batches` has ended; it grows while that runs.
     """
 
-    def __init__(
-        self,
-        value: str,
-        client: str | None = None,
-        person: str | None = None,
-        weight: str | None = None,
-        groups: Sequence[str] = (),
-    ) -> None:
-        """`groups` are further columns that divide the records: a client is then a cell, one combination of entries."""
+    def __init__(self, columns: Columns) -> None:
+        value, self.client, self.person, self.weight, _ = columns
+        if value is None:
+            raise InputError("which column? Name it with value=COLUMN.")
         self.column = value
-        self.client = client
-        self.person = person
-        self.weight = weight
-        if weight is not None and weight in (value, client, person):
-            raise InputError(
-                f"the weight column must be a column of its own; {weight!r} is named twice. Weights decide who is "
-                "asked and are not protected: never name the column that is asked about."
-            )
-        self.keys = dividing(client, groups, (value, person, weight))
-        self.wanted = [name for name in (value, client, person, weight) if name is not None]
-        self.wanted += [name for name in self.keys if name not in self.wanted]
+        self.keys = columns.keys
         self.clients = [] if self.keys else [ONLY_CLIENT]
         self.cells: dict[str, Cell] = {}
         """The entries of every client, in the order of `keys`."""
@@ -251,12 +270,6 @@ class Source:
     @property
     def _divided_by(self) -> str:
         return "the client column" if self.keys == (self.client,) else f"the columns {', '.join(self.keys)} together"
-
-    def check(self, available: Sequence[str]) -> None:
-        """Refuse a column that is not there."""
-        for name in self.wanted:
-            if name not in available:
-                raise unknown_column(name, available)
 
 
 def copied(name: str, value: str) -> InputError:

@@ -1,12 +1,12 @@
 """Columns and tables in memory, streams of them, and the rows of a database's query."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from privatile.client.sources.source import Batch, Source
+from privatile.client.sources.source import Batch, Columns, Source
 from privatile.errors import DataError, InputError, PrivatileError
 
 FETCH = 10_000
@@ -19,8 +19,9 @@ PIECE = 1 << 17
 class MappingSource(Source):
     """Client name -> column."""
 
-    def __init__(self, data: Mapping[str, object], column: str = "value") -> None:
-        super().__init__(column, "client" if column != "client" else "clients")  # named by the mapping
+    def __init__(self, data: Mapping[str, object], column: str) -> None:
+        super().__init__(Columns(column))
+        self.client, self.keys, self.clients = "client", ("client",), []  # named by the mapping
         self._data = data
         for name in data:
             self.code((name,))
@@ -34,27 +35,33 @@ class MappingSource(Source):
             yield batch._replace(codes=np.full(len(batch.values), self.code((name,)), dtype=np.uint16))
 
 
-class TableSource(Source):
-    """A table in memory: pandas, polars, pyarrow, or a numpy structured array."""
+Piece = Callable[[str], Any]
+"""Gives a column of some rows by its name."""
 
-    def __init__(
-        self,
-        table: Any,
-        value: str,
-        client: str | None = None,
-        person: str | None = None,
-        weight: str | None = None,
-        groups: Sequence[str] = (),
-    ) -> None:
-        super().__init__(value, client, person, weight, groups)
-        self._table = table
-        self.check(table_columns(table) or [])
+
+class PieceSource(Source):
+    """Rows that come piece by piece, each of which gives its columns by name: tables, streams, databases."""
+
+    def __init__(self, columns: Columns, pieces: Iterable[Piece], how_read: str = "") -> None:
+        super().__init__(columns)
+        self._pieces, self._how_read = pieces, how_read
+
+    @property
+    def how_read(self) -> str:
+        """Whether the rows may come in another order next time."""
+        return self._how_read
 
     def batches(self) -> Iterator[Batch]:
-        """One batch: the table is in memory already."""
-        columns = (self.column, self.person, self.weight)
-        keys = [self._table[name] for name in self.keys]
-        yield self.batch(*(None if name is None else self._table[name] for name in columns), keys=keys)
+        """One batch per piece."""
+        for piece in self._pieces:
+            person, weight = (None if name is None else piece(name) for name in (self.person, self.weight))
+            yield self.batch(piece(self.column), person, weight, keys=[piece(name) for name in self.keys])
+
+
+def table_source(table: Any, columns: Columns) -> Source:
+    """A table in memory: pandas, polars, pyarrow, or a numpy structured array."""
+    columns.check(table_columns(table) or [])
+    return PieceSource(columns, [table.__getitem__])
 
 
 def table_columns(data: Any) -> list[str] | None:
@@ -66,41 +73,20 @@ def table_columns(data: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-class StreamSource(Source):
+def stream_source(stream: Any, columns: Columns, query: str = "") -> Source:
     """A stream of Arrow: a relation of duckdb, a reader of record batches, anything with `__arrow_c_stream__`.
 
     It is read once, piece by piece. What made it may give its rows in another order next time; the digest then differs.
     """
+    reader = safely(_record_batches, stream)
+    columns.check(list(reader.schema.names))
 
-    def __init__(
-        self,
-        stream: Any,
-        value: str,
-        client: str | None = None,
-        person: str | None = None,
-        weight: str | None = None,
-        groups: Sequence[str] = (),
-        *,
-        query: str = "",
-    ) -> None:
-        super().__init__(value, client, person, weight, groups)
-        self._query = query
-        self._reader = safely(_record_batches, stream)
-        self.check(list(self._reader.schema.names))
+    def pieces() -> Iterator[Piece]:
+        while (rows := safely(next, reader, None)) is not None:
+            for start in range(0, len(rows), PIECE):
+                yield rows.slice(start, PIECE).column
 
-    @property
-    def how_read(self) -> str:
-        """Whether the rows may come in another order next time."""
-        return order_remark(self._query) if self._query else ""
-
-    def batches(self) -> Iterator[Batch]:
-        """One batch for each of the stream, which is divided where it is large."""
-        names = (self.column, self.person, self.weight)
-        while (piece := safely(next, self._reader, None)) is not None:
-            for start in range(0, len(piece), PIECE):
-                rows = piece.slice(start, PIECE)
-                keys = [rows.column(name) for name in self.keys]
-                yield self.batch(*(None if name is None else rows.column(name) for name in names), keys=keys)
+    return PieceSource(columns, pieces(), order_remark(query) if query else "")
 
 
 def is_stream(data: object) -> bool:
@@ -124,60 +110,36 @@ def order_remark(query: str) -> str:
     )
 
 
-class DatabaseSource(Source):
+def database_source(connection: Any, query: str, columns: Columns) -> Source:
     """Any database with a DB-API connection: the rows of a query, in the order in which it gives them.
 
     The order must be the same every time (ORDER BY a key): a run that is resumed compares a digest, and refuses where
     rows came in another order. Drivers that fetch everything at once hold it in memory; name a server-side cursor's
     connection where that matters.
     """
+    if not hasattr(connection, "cursor"):
+        raise InputError(f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor().")
 
-    def __init__(
-        self,
-        connection: Any,
-        query: str,
-        value: str,
-        client: str | None = None,
-        person: str | None = None,
-        weight: str | None = None,
-        groups: Sequence[str] = (),
-    ) -> None:
-        if not hasattr(connection, "cursor"):
-            raise InputError(
-                f"a query needs a DB-API connection; got {type(connection).__name__}, which has no cursor()."
-            )
-        super().__init__(value, client, person, weight, groups)
-        self._connection, self._query = connection, query
-
-    @property
-    def how_read(self) -> str:
-        """Whether the rows may come in another order next time."""
-        return order_remark(self._query)
-
-    def batches(self) -> Iterator[Batch]:
-        """All rows of the query."""
-        cursor = safely(self._connection.cursor)
+    def pieces() -> Iterator[Piece]:
+        cursor = safely(connection.cursor)
         try:
-            safely(cursor.execute, self._query)
+            safely(cursor.execute, query)
             available = [str(entry[0]) for entry in cursor.description or ()]
             if not available:
                 raise DataError("the query returns no rows by its nature. Give a SELECT.")
-            self.check(available)
-            places = [
-                None if name is None else available.index(name) for name in (self.column, self.person, self.weight)
-            ]
-            key_places = [available.index(name) for name in self.keys]
+            columns.check(available)
             while rows := safely(cursor.fetchmany, FETCH):
                 if any(len(row) != len(available) for row in rows):
                     raise DataError(
                         f"the query names {len(available)} columns, but the database gave a row with more or fewer. "
                         "Check the query and the database's driver."
                     )
-                columns = list(zip(*rows, strict=True))
-                keys = [columns[place] for place in key_places]
-                yield self.batch(*(None if place is None else columns[place] for place in places), keys=keys)
+                # Of two columns of one name the first one is meant.
+                yield dict(zip(reversed(available), reversed(list(zip(*rows, strict=True))), strict=True)).__getitem__
         finally:
             safely(cursor.close)
+
+    return PieceSource(columns, pieces(), order_remark(query))
 
 
 def safely(call: Any, *arguments: object) -> Any:

@@ -39,7 +39,7 @@ from privatile.core.messages import Question
 from privatile.errors import InputError
 from privatile.federation.audit.statistics import Counts, reports_needed
 from privatile.federation.study import ClientAgreement, FederationStudy
-from privatile.run.coordinator import Track
+from privatile.run.coordinator import LevelRun
 
 RANGE = (0.0, 100_000.0)
 
@@ -365,7 +365,7 @@ class _Maker:
         budgets = [min(max(part * self.epsilon, STRONGEST_EPSILON), LARGEST_EPSILON) for part in BUDGETS]
         rates = [RandomizedResponse.from_epsilon(budget).truth_rate for budget in budgets]
         study = self.study("first", LEVELS, self.rounds, dict(zip(sites, agreed, strict=True)), *budgets)
-        tracks = [Track(study.spec, index) for index in range(len(LEVELS))]
+        tracks = [LevelRun(study.spec, index) for index in range(len(LEVELS))]
         asked: list[tuple[int, float, float, tuple[int, ...]]] = []
         number = 0
         while any(track.ask is not None for track in tracks):

@@ -20,7 +20,7 @@ from privatile.federation.monitoring import COORDINATOR_METRICS, Metrics, Progre
 from privatile.federation.study import FederationStudy, shared_out
 from privatile.federation.wire import Notice, RoundQuestions, State
 from privatile.records.keys import KeyPair
-from privatile.run.coordinator import Coordinator, Track
+from privatile.run.coordinator import Coordinator, LevelRun
 from privatile.run.rounds import (
     IMPOSSIBLE_SHARE,
     OpenRound,
@@ -54,7 +54,7 @@ def round_rule(study: FederationStudy) -> RoundRule:
     return RoundRule(arrivals.round_answers, study.deadline, grace, arrivals.ends_at, arrivals.end_answers)
 
 
-def present(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[Track]) -> Present:
+def present(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[LevelRun]) -> Present:
     """Who is waited for, by the answers that have come."""
     missing, held, absent = intake.missing, "", ""
     if intake.quarantined:

@@ -24,8 +24,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from privatile import __version__
-from privatile.client.ledger.integrity import MARK_COPY, default_person_key, key_folder
+from privatile.client.ledger.integrity import MARK_COPY
 from privatile.client.ledger.ledger import Ledger
+from privatile.core.private_files import default_person_key, key_folder
 from privatile.core.text import counted, printable
 from privatile.errors import InputError, StoreError
 from privatile.federation.coordinator.service import Control

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 
 from privatile.client.ledger.account import SpendingRules
-from privatile.client.ledger.integrity import default_person_key
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.ledger.restore import mark_restored
 from privatile.client.randomizer import Coins
 from privatile.client.sources.csv import TextFormat
 from privatile.client.sources.databases import open_source
 from privatile.client.sources.source import Source
+from privatile.core.private_files import default_person_key
 from privatile.errors import InputError
 from privatile.federation.connection import Connection, NatsSite, connecting
 from privatile.federation.operations.serve import Say, hosted

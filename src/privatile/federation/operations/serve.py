@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from privatile.client.ledger.file_systems import require_volume
+from privatile.core.file_systems import require_volume
 from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile.federation.connection import Connection, NatsCoordinator, connecting

@@ -25,18 +25,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from privatile.report.dashboard.live import LiveRun
 from privatile.report.pages import render, static
 from privatile.run.state import OVER, STATES, Badge
-from privatile.run.web import goes_by
+from privatile.run.web import is_allowed_host
 
 INTERVAL = 1.0
 """Seconds between two reads of the run's file."""
 
-LONGEST_INTERVAL = 15.0
+MAX_INTERVAL = 15.0
 """Seconds: even a very long run is read this often."""
 
 HEARTBEAT = 10.0
 """Seconds after which a silent stream says that it is still there."""
 
-MOST_VIEWERS = 100
+MAX_VIEWERS = 100
 """Streams of states at the same time; each holds a connection for as long as its page is open."""
 
 GOODBYE = "the command that showed this page has ended"
@@ -90,7 +90,7 @@ class Feed:
                 self.run.note_trouble(error)
                 await self._announce(self.run.state)
             # The state of a long run costs more: reading never takes more than a fifth of one core.
-            await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), LONGEST_INTERVAL)))
+            await asyncio.sleep(max(self._interval, min(4.0 * (loop.time() - began), MAX_INTERVAL)))
 
     async def say_goodbye(self) -> None:
         """The command that runs this run and this page ends: tell the viewers, with the last state of the file."""
@@ -235,8 +235,8 @@ def run_routes(prefix: str, index: int) -> list[Route]:
 
     async def events(request: Request) -> Response:
         feed = request.app.state.feeds[index]
-        if sum(one.viewers for one in request.app.state.feeds) >= MOST_VIEWERS:
-            reason = f"this dashboard serves {MOST_VIEWERS} viewers at once: close another page of it, then reload\n"
+        if sum(one.viewers for one in request.app.state.feeds) >= MAX_VIEWERS:
+            reason = f"this dashboard serves {MAX_VIEWERS} viewers at once: close another page of it, then reload\n"
             return PlainTextResponse(reason, 503, headers={"Retry-After": "10"})
         return EventStream(feed)
 
@@ -269,7 +269,7 @@ class AccessCheck:
             await self._answer(Request(scope))(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> ASGIApp:
-        if not goes_by(request.headers.get("host", ""), self._host):
+        if not is_allowed_host(request.headers.get("host", ""), self._host):
             return PlainTextResponse("this dashboard does not go by that name\n", 421)
         token = next(iter(request.query_params.getlist("token")), "")  # the first one, not the last
         if self._matches(token):

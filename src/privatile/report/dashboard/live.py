@@ -13,13 +13,12 @@ import numpy as np
 
 from privatile.core.arrays import Floats
 from privatile.core.extensions import of_file
-from privatile.core.kinds import declaration
-from privatile.core.text import counted, printable
+from privatile.core.text import counted, percent_text, printable
 from privatile.errors import InputError, StoreError
 from privatile.report.charts import OTHER_NAMES
 from privatile.report.path import thin_path
 from privatile.report.run_page import caveat_findings
-from privatile.result.shown import CONDITIONS, finite, lying_rank
+from privatile.result.shown import ShownInterval, finite, lying_rank
 from privatile.run.run_file import RunStore
 from privatile.run.state import (
     CLIENT_KINDS,
@@ -42,7 +41,7 @@ POINTS = 600
 SHOWN_CLIENTS = 200
 """Clients listed; the silent and the quarantined come first."""
 
-LATELY, FEWEST = 10.0, 5
+LATELY, MIN_ROUNDS = 10.0, 5
 """The rounds of so many seconds give the pace; where fewer were closed in them, so many rounds."""
 
 RECENT = 30.0
@@ -169,7 +168,7 @@ def _state(view: RunView, status: str, events: list[dict[str, Any]], clients: di
         "run": view.run,
         "value": view.spec.value,
         "simulated": view.spec.simulated,
-        "confidence_level": view.spec.confidence_level,
+        "percent": percent_text(view.spec.confidence_level),
         "status": status,
         "goes_on": status == "running",
         "is_over": status in OVER,
@@ -200,7 +199,7 @@ def _rate(times: Floats, now: float) -> float | None:
     """
     if len(times) < 2:
         return None
-    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, FEWEST), len(times) - 1)
+    count = min(max(int(np.sum(times > times[-1] - LATELY)) - 1, MIN_ROUNDS), len(times) - 1)
     lasted, waits = float(times[-1] - times[-1 - count]), now - float(times[-1])
     if lasted <= 0 or waits > max(RECENT, 3 * lasted / count):
         return None
@@ -215,40 +214,32 @@ def _level(level: LevelView) -> dict[str, Any]:
         "path": thin_path(level, POINTS).to_dict(),
     }
     if result is None:
-        nothing = dict.fromkeys(("estimate", "fixed", "anytime", "other", "estimand"))
-        nothing |= {"texts": None, "shown": None, "always": False, "located": False}
-        return (
-            shown | nothing | {"values_left": "", "undeclared": "", "declared": "", "contradiction": "", "caveats": []}
-        )
+        nothing = dict.fromkeys(("headline", "shown", "fixed", "anytime", "other", "estimand"))
+        nothing |= {"always": False, "located": False, "values_left": "", "undeclared": "", "contradiction": ""}
+        return {**shown, **nothing, "caveats": []}
     told, other = result.shown, result.other
     return shown | {
-        "texts": {
-            "estimate": told.headline,
-            "interval": told.first.text,
-            "other": "" if told.other is None else told.other.text,
-        },
-        "estimate": result.estimate,
+        "headline": told.headline,
         "located": result.located,
         "always": result.valid_at_every_look,
         "shown": "anytime" if told.is_so_far else "fixed",
-        "fixed": {
-            **result.confidence_interval._asdict(),
-            "method": result.method,
-            "condition": CONDITIONS[result.condition],
-        },
-        "anytime": None
-        if result.anytime is None or result.anytime_condition is None
-        else {**result.anytime._asdict(), "condition": CONDITIONS[result.anytime_condition]},
+        "fixed": _interval(told.own),
+        "anytime": None if told.anytime is None else _interval(told.anytime),
         "other": None
         if other is None or told.other is None
-        else {**other.interval._asdict(), "name": OTHER_NAMES[other.method], "condition": told.other.condition},
+        else {**_interval(told.other), "name": OTHER_NAMES[other.method]},
         "values_left": told.values_left,
         "undeclared": told.undeclared,
-        "declared": declaration(result.value_kind).grid_in_words,
         "contradiction": result.contradiction,
         "estimand": result.estimand,
         "caveats": [caveat._asdict() for caveat in caveat_findings(result)],
     }
+
+
+def _interval(one: ShownInterval) -> dict[str, Any]:
+    """One interval in the words that people read; its ends as numbers for what is computed under the cursor."""
+    names = ("low", "high", "text", "estimate", "condition", "width")
+    return {name: getattr(one, name) for name in names}
 
 
 def _client_text(state: str, name: str, now: RunState) -> str:

@@ -42,6 +42,8 @@
   const current = () => state.levels[Math.min(shown, state.levels.length - 1)];
   // While the run goes on the interval that is valid at every look, then its result; unless somebody chose.
   const kindOf = (level) => chosen || level.shown || "anytime";
+  // The estimate with the digits that the interval in sight deserves; or, in words, why there is none.
+  const headlineOf = (level) => level.headline == null ? "–" : level.located ? intervalOf(level).estimate : level.headline;
   function intervalOf(level) { return level[kindOf(level)] || level.fixed || level.anytime; }
 
   function pathOf(level) {
@@ -53,20 +55,13 @@
   function showLevel() {
     const level = current();
     const interval = intervalOf(level);
-    const width = (ends) => privatileWidth(ends.low, ends.high, level.estimate, level.path.range);
-    format = privatileFormat(interval ? width(interval) : NaN, level.path.range);
+    format = privatileFormat(interval ? interval.width : NaN, level.path.range);
     say("estimand", level.estimand || `The ${level.level} quantile of ${state.value}`);
-    const headline = level.estimate == null ? "–" : level.located && !level.values_left ? format(level.estimate) : level.texts.estimate;
+    const headline = headlineOf(level);
     say("estimate", headline);
-    const percent = `${100 * state.confidence_level}%`;
-    const ends = interval ? `${format(interval.low, false)} … ${format(interval.high, true)}`
-      + (interval.condition ? `, ${interval.condition}` : "") : "";
-    say("interval", level.values_left ? `${percent} interval ${level.values_left}, if every value is ${level.declared}`
-      : interval ? `${percent} interval ${ends}` : "no interval yet");
-    say("left-note", level.values_left && interval ? `If it is not so: ${ends}` : "");
-    const own = level.other ? privatileFormat(width(level.other), level.path.range) : null;
-    say("other", level.other ? `${own(level.other.low, false)} … ${own(level.other.high, true)}, ${level.other.condition}`
-      : level.contradiction);
+    say("interval", interval ? `${state.percent} interval ${level.values_left || interval.text}, ${interval.condition}` : "no interval yet");
+    say("left-note", level.undeclared ? `If it is not so: ${level.undeclared}` : "");
+    say("other", level.other ? `${level.other.text}, ${level.other.condition}` : level.contradiction);
     const has = level.anytime != null, kind = kindOf(level);
     document.getElementById("choice").hidden = level.always || !interval;  // nothing to choose
     for (const [name, text] of [["beside", level.other ? level.other.name : ""], ["center", level.straddles ? " " : ""]]) {
@@ -91,7 +86,7 @@
       chart = privatileChart(figure, path, { format: (value, up) => format(value, up), value: state.value });
       figure.dataset.ready = "yes";
     }
-    document.title = level.estimate == null ? "privatile" : `${headline} · privatile`;
+    document.title = level.headline == null ? "privatile" : `${headline} · privatile`;
     // While it runs, the bar above says that it is unfinished.
     const told = level.caveats.filter(({ code }) => code !== "unfinished" || !state.goes_on);
     list("caveats", told.map(({ status, title, text }) =>
@@ -185,9 +180,9 @@
     if (Date.now() - lastAloud < 20000 && state.goes_on) return;
     lastAloud = Date.now();
     const level = current(), interval = intervalOf(level);
-    if (level.estimate == null) return;
-    say("aloud", `Round ${state.done}${state.planned ? ` of ${state.planned}` : ""}, ${state.status}. Estimate ${level.values_left ? level.texts.estimate : format(level.estimate)}`
-      + (interval ? `, interval ${format(interval.low, false)} to ${format(interval.high, true)}.` : "."));
+    if (level.headline == null) return;
+    say("aloud", `Round ${state.done}${state.planned ? ` of ${state.planned}` : ""}, ${state.status}. Estimate ${headlineOf(level)}`
+      + (interval ? `, interval ${interval.text.replace(" … ", " to ")}.` : "."));
   }
 
   function show(next) {
