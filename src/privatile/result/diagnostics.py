@@ -173,7 +173,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         learned = straddle_memory(state).run
         searched, spent = learned.searched, learned.spent
         words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
-        yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
+        yield Row("search", "search", {"rounds": searched, "share": round(float(spent), DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
@@ -181,7 +181,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     searched, probed, spent = run.searched, run.probed, run.spent
     words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
     words += f", {probed} to probe around it"
-    found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
+    found = {"rounds": searched, "share": round(float(spent), DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
     if run.gave_up:
         yield caveat("not-located", helps=NARROW[no_log(plan.scale)])
