@@ -34,11 +34,12 @@ def private(path: Path, folder: Path) -> dict[str, float]:
     """The median by a run of this program."""
     import privatile
 
-    start = time.perf_counter()
+    start, spent = time.perf_counter(), time.process_time()
     result = privatile.estimate(
         path, value="pay", client="region", q=0.5, epsilon=1.0, range=(100.0, 10_000_000.0), ledger=folder / "ledger.db"
     )
-    return {"seconds": time.perf_counter() - start, "peak_bytes": peak_bytes(), "value": float(result.estimate)}
+    seconds, cpu = time.perf_counter() - start, time.process_time() - spent
+    return {"seconds": seconds, "cpu_s": cpu, "peak_bytes": peak_bytes(), "value": float(result.estimate)}
 
 
 def plain(path: Path, folder: Path) -> dict[str, float]:
@@ -46,9 +47,10 @@ def plain(path: Path, folder: Path) -> dict[str, float]:
     import duckdb
 
     with duckdb.connect() as connection:
-        start = time.perf_counter()
+        start, spent = time.perf_counter(), time.process_time()
         ((value,),) = connection.execute("SELECT quantile_cont(pay, 0.5) FROM read_parquet(?)", [str(path)]).fetchall()
-        return {"seconds": time.perf_counter() - start, "peak_bytes": peak_bytes(), "value": value}
+        seconds, cpu = time.perf_counter() - start, time.process_time() - spent
+        return {"seconds": seconds, "cpu_s": cpu, "peak_bytes": peak_bytes(), "value": value}
 
 
 def make_column(path: Path, rows: int, clients: int) -> None:
@@ -102,6 +104,9 @@ def main() -> None:
         "clients": options.clients,
         "plain_s": round(best["plain"], 3),
         "private_s": round(best["private"], 3),
+        "plain_cpu_s": round(min(pair["plain"]["cpu_s"] for pair in pairs), 3),
+        "private_cpu_s": round(min(pair["private"]["cpu_s"] for pair in pairs), 3),
+        "load": round(os.getloadavg()[0], 1),
         "ratio": round(ratio, 2),
         "ratios": [round(pair["private"]["seconds"] / pair["plain"]["seconds"], 2) for pair in pairs],
         "peak_mb": round(peak / 1e6),

@@ -112,7 +112,7 @@ REFUSED: list[tuple[tuple[object, ...], str]] = [
     ((*ASK, "--range", 0, "inf"), "two finite numbers"),
     ((*ASK, "--range", 80, 0), r"range must rise, low < high; got 80 0\. Give the low end first: --range 0 80\."),
     ((*FEDERATION, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
-    ((*SURVEY, "--range", 80, 0), r"range: must rise, low < high; got 80 0\. .* --range 0 80\."),
+    ((*SURVEY, "--range", 80, 0), r"--range must rise, low < high; got 80 0\. .* --range 0 80\."),
     ((*ASK, "--q", "nan"), r"inside \(0, 1\)"),
     ((*ASK, "--q", "0.1,0.5"), "one by one"),
     ((*ASK, "--q", "0,5"), "point before decimals"),

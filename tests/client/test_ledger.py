@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import re
 import shutil
 import sqlite3
 import stat
@@ -23,7 +24,7 @@ from privatile.client.responder import Responder
 from privatile.client.sources.databases import open_source
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import Position, Question
-from privatile.errors import Equivocation, LedgerError
+from privatile.errors import Equivocation, LedgerBusy, LedgerError
 
 
 def site(ledger: Ledger, run: str = "run", epsilon: float = 1.0, coins: Coins | None = None) -> Responder:
@@ -99,6 +100,23 @@ def test_a_failed_commit_releases_nothing(path: Path, monkeypatch: pytest.Monkey
         monkeypatch.undo()
         assert ledger.position.sequence == 10
         assert responder.available() == 50
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("attempt to write a readonly database", "cannot be written. .*make the file writable"),
+        ("database or disk is full", "the disk is full"),
+        ("unable to open database file", "cannot be opened. Check that its folder exists"),
+        ("database disk image is malformed", "is damaged or is not a ledger"),
+        ("no such function: f", r"failed \(OperationalError\)"),
+        ("database is locked", "in use by another process"),
+    ],
+)
+def test_what_sqlite_says_is_explained(said: str, told: str) -> None:
+    error = ledger_file.explain(Path("l.db"), sqlite3.OperationalError(said))
+    assert re.search(told, str(error))
+    assert isinstance(error, LedgerBusy) == (said == "database is locked")
 
 
 def test_a_full_disk_is_named(path: Path) -> None:

@@ -111,6 +111,7 @@ def test_a_key_never_replaces_another(tmp_path: Path) -> None:
 def test_no_person_is_hashed_under_a_key_that_is_in_no_file(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=r"person.key is not made yet"):
         PersonKey.open(tmp_path / "person.key").hash([b"ada"])
+    assert len(PersonKey(b"p" * 32).fingerprint) == 16
     assert PersonKey(b"p" * 32).hash([b"ada"]).shape == (1,)  # one that lives in memory needs none
 
 

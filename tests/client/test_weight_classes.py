@@ -14,6 +14,7 @@ from privatile.client.order import shuffle as shuffling
 from privatile.client.order import weights as weight_classes
 from privatile.client.order.shuffle import ShuffledColumn, shuffle
 from privatile.client.order.weights import (
+    AgreedClass,
     ClassRule,
     WeightClass,
     WeightTally,
@@ -178,6 +179,20 @@ def test_with_a_person_column_the_order_of_the_rows_decides_nothing(monkeypatch:
     assert taking_part(shuffled(mixed)) != taking_part(shuffled(table))
     monkeypatch.setattr(shuffling, "takes_part", lambda weights, high, draws: np.ones(len(weights), dtype=np.bool_))
     assert len(people(table)) == 4_000
+
+
+def test_an_agreed_class_asks_its_own_records_and_refuses_a_source_with_clients() -> None:
+    table = survey(2_000)
+    inside, outside = (1.0, 3.0), (3.0000001, 1e9)
+    table["w"] = np.clip(table["w"], 1.0, None)
+    column = shuffled(table, rule=AgreedClass(inside, (inside, outside)))[AgreedClass(inside, ()).name]
+    own = set(table["x"][table["w"] <= inside[1]].tolist())
+    asked = taking_part({"one": column})
+    assert asked < own
+    assert abs(len(asked) - table["w"][table["w"] <= inside[1]].sum() / inside[1]) < 5 * math.sqrt(len(own))
+    source = open_source(table, value="x", weight="w", client="site")
+    with pytest.raises(InputError, match="without a client column"):
+        shuffle(source, Ledger.in_memory(master=MASTER), classes=AgreedClass(inside, (inside, outside)))
 
 
 # -- where weights come from -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from privatile.api.groups import prepare_groups
 from privatile.planning.options import Options
-from privatile.planning.preview import GroupPreview, GroupWidth, preview
+from privatile.planning.preview import GroupPreview, GroupPreviews, preview
 from privatile.report.groups import page_of
 from privatile.result.caveats import Caveat, caveat, open_on_one_side, said_once
 from privatile.result.compare import Comparison, compare
@@ -185,8 +185,9 @@ def test_the_dry_run_of_groups_says_how_to_get_units(stays: GroupResults) -> Non
     rows = np.empty(1_200, dtype=[("days", float), ("ward", "U5")])
     rows["ward"], rows["days"] = np.repeat(["a", "b"], [800, 400]), 3.0
     runs = prepare_groups(rows, chosen, np.random.default_rng(1))
-    widths = tuple(GroupWidth(one.name, one.records, one.run.spec if one.run else None, one.why) for one in runs.groups)
-    text = GroupPreview("ward", widths, None).to_text()
+    found = ((one, preview(one.run.spec) if one.run else None) for one in runs.groups)
+    groups = tuple(GroupPreview(one.name, one.records, known, one.why) for one, known in found)
+    text = GroupPreviews("ward", groups, None).to_text()
     assert "privatile plan --records 400 --epsilon 4 --rounds 24 --value-kind whole --spread UNITS" in text
     assert "smooth" not in text
     assert preview(runs.runs[0].spec).to_text().count("privatile plan") == 1

@@ -10,6 +10,7 @@ from privatile.cli.options import (
     READING,
     DashboardOptions,
     ReadingOptions,
+    account_of,
     chosen,
     confirm,
     dashboard_options,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from privatile.api.groups import GroupRuns
     from privatile.api.local_run import LocalRun
     from privatile.client.order.shuffle import ShuffledColumn
-    from privatile.planning.preview import GroupPreview
+    from privatile.planning.preview import GroupPreviews
 
 GROUPS_NOT_SAVED = (
     "Nothing was saved: --save FOLDER keeps a file for every group, for report and compare. These records have "
@@ -85,17 +86,15 @@ def estimate_groups(
         )
 
 
-def _previewed(groups: "GroupRuns") -> "GroupPreview":
+def _previewed(groups: "GroupRuns") -> "GroupPreviews":
     """What the runs would cost and give, with what their ledger knows by now."""
-    from privatile.cli.options import account_of
-    from privatile.planning.preview import GroupPreview, GroupWidth
+    from privatile.planning.preview import GroupPreview, GroupPreviews, preview
 
-    widths = tuple(
-        GroupWidth(group.name, group.records, None if group.run is None else group.run.spec, group.why)
-        for group in groups.groups
-    )
-    account = account_of(groups.runs, groups.ledger)
-    return GroupPreview(groups.named, widths, account)
+    shown = []
+    for group in groups.groups:
+        found = None if group.run is None else preview(group.run.spec)
+        shown.append(GroupPreview(group.name, group.records if found is None else found.asked, found, group.why))
+    return GroupPreviews(groups.named, tuple(shown), account_of(groups.runs, groups.ledger))
 
 
 NOT_SAVED = "Nothing was saved: --save run.db keeps a run for report, compare and status. These records have answered."

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from privatile.api.local_run import LocalRun
     from privatile.client.ledger.ledger import Ledger
     from privatile.federation.operations.join import JoinOptions
-    from privatile.planning.preview import Account, GroupPreview, Preview
+    from privatile.planning.preview import Account, GroupPreviews, Preview
     from privatile.report.dashboard.serving import DashboardAddress
 
 
@@ -336,7 +336,7 @@ def account_of(runs: "Sequence[LocalRun]", ledger: "Ledger") -> "Account | None"
     return Account(str(ledger.path), "record of this column", max(spent, default=0.0), limit)
 
 
-def confirm(found: "Callable[[], Preview | GroupPreview]", *, yes: bool) -> None:
+def confirm(found: "Callable[[], Preview | GroupPreviews]", *, yes: bool) -> None:
     """On a terminal, show what is known beforehand and ask whether to go on; elsewhere, and with --yes, go on."""
     if yes or not at_a_terminal():
         return

@@ -1,13 +1,15 @@
 """`privatile plan`: how wide the interval would be, and how many people or what ε a width takes."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import json_flag, number
+from privatile.cli.options import chosen, json_flag, number
 from privatile.cli.printing import echo, echo_json
+from privatile.core.kinds import CURVE
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 
@@ -40,18 +42,10 @@ class _Width(click.ParamType[float]):
 
 
 @click.command()
-@click.option(
-    "-q",
-    "--q",
-    "levels",
-    type=float,
-    multiple=True,
-    metavar="LEVEL",
-    help="0.5 is the median (the default). Several share the people.",
-)
+@chosen("q", help="0.5 is the median (the default). Several share the people.", metavar="LEVEL")
 @click.option("--clients", type=CLIENTS, default=1, show_default=True, metavar="K", help="Number of equal clients.")
 @click.option("--records", type=RECORDS, metavar="N", help="People of each of them; left out, their number is found.")
-@click.option("--epsilon", type=float, metavar="EPSILON", help="Budget of one person; left out, it is found.")
+@chosen("epsilon", metavar="EPSILON", help="Budget of one person; left out, it is found.")
 @click.option(
     "--add-client",
     "named",
@@ -60,7 +54,7 @@ class _Width(click.ParamType[float]):
     help="A client by itself; as often as there are clients, instead of the three above. Weighted by records unless "
     "weights are given.",
 )
-@click.option("--rounds", type=RECORDS, metavar="N", help="Rounds you can afford (200).")
+@chosen("rounds", help="Rounds you can afford (200).")
 @click.option(
     "--width",
     type=_Width(),
@@ -83,22 +77,15 @@ class _Width(click.ParamType[float]):
 @number("--spread", "UNITS", "A rough guess: the middle half of the people lies within so many units.")
 @number("--density", "F", "Density at the quantile, in 1/units.")
 @click.option("--runs", type=click.IntRange(2), default=200, show_default=True, help="Simulated runs of the check.")
-@click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
-@click.option("--simultaneous", is_flag=True, help="The intervals of several levels hold all at once.")
-@click.option(
-    "--value-kind",
-    default="any",
-    show_default=True,
-    metavar="KIND",
-    help="What you will declare about the values: any, continuous, whole or step=NUMBER.",
-)
+@chosen("confidence_level", "simultaneous", "value_kind")
 @json_flag("The plan")
 def plan(
-    levels: tuple[float, ...],
+    q: Any,
     clients: int,
     records: int | None,
-    epsilon: float | None,
+    epsilon: Any,
     named: tuple[str, ...],
+    width: float | None,
     population: str | None,
     like: Path | None,
     spread: float | None,
@@ -119,7 +106,11 @@ def plan(
     """
     from privatile.planning.plan import plan_run
 
-    levels = levels or (0.5,)
+    if isinstance(q, Mapping) or isinstance(epsilon, Mapping):
+        raise InputError(
+            "a plan takes one q and epsilon for all; for each client use --add-client NAME=RECORDS,EPSILON."
+        )
+    levels: tuple[float, ...] = CURVE if q == "curve" else q if isinstance(q, tuple) else (q or 0.5,)
     law = None
     if len([given for given in (population, like, spread, density) if given is not None]) > 1:
         raise InputError("--population, --like, --spread and --density say the same: give one of them.")
@@ -127,10 +118,11 @@ def plan(
         from privatile.simulation.plan_check import parse_population
 
         law = parse_population(population)
-    wanted = _wanted(records, epsilon, goals["width"], bool(named))
+    wanted = _wanted(records, epsilon, width, bool(named))
     members = _clients(levels[0], clients, records, epsilon, named)
     guess = _guess(levels, population, law, like, spread, density)
-    made = plan_run(levels, members, wanted=wanted, guess=guess, **goals)
+    given = {name: value for name, value in goals.items() if value is not None}
+    made = plan_run(levels, members, wanted=wanted, width=width, guess=guess, **given)
     check = None
     if law is not None:
         from privatile.simulation.plan_check import check_plan

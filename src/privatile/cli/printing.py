@@ -1,10 +1,6 @@
 """Facts on stdout for programs, texts that every terminal can show, progress on stderr, Ctrl-C remembered.
 
-Progress on stderr: a bar with the time left on a terminal, a line now and then elsewhere.
-
-Facts on stdout for programs, and texts that every terminal can show.
-
-Ctrl-C, remembered.
+On a terminal progress is a bar with the time left, elsewhere a line now and then.
 
 A module that is interrupted while it is imported may turn that into an error of its own: numpy's compiled parts
 say "failed to import"; a query of a file says "Query interrupted". Whoever pressed Ctrl-C is told that it was an

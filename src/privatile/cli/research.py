@@ -1,9 +1,4 @@
-"""`privatile simulate` and `paper`: Monte Carlo experiments, and the paper's tables.
-
-`privatile paper`: every table and figure of the paper.
-
-`privatile simulate`: Monte Carlo experiments from a design.
-"""
+"""`privatile simulate` and `paper`: Monte Carlo experiments, and the paper's tables."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from privatile.cli.options import DashboardOptions, address_options, choice, flag, json_flag, number, text
+from privatile.cli.options import DashboardOptions, address_options, choice, chosen, json_flag
 from privatile.cli.printing import echo, echo_facts
 from privatile.core import extensions
 from privatile.core.text import disarmed
@@ -122,12 +122,10 @@ Kind = Literal["run", "groups", "experiment", "paper"]
     help="Also, or only, draw for print, .svg, .pdf or .png: a run's trajectory, groups or several runs as dots with "
     "whiskers, an experiment's coverage and error, the paper's tables beside the printed ones.",
 )
-@text(
-    "--value-kind", "KIND", "Report the run as if it had been asked with these: any, continuous, whole or step=NUMBER."
-)
+@chosen("value_kind", help="Report the run as if it had been asked with this: any, continuous, whole or step=NUMBER.")
 @choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
-@flag("--simultaneous", "Of groups or several runs: intervals that hold all at once, not each by itself.")
-@number("--confidence-level", "LEVEL", "Of groups or several runs (as they were asked; 0.95).")
+@chosen("simultaneous", help="Of groups or several runs: intervals that hold all at once, not each by itself.")
+@chosen("confidence_level", help="Of groups or several runs (as they were asked; 0.95).")
 @click.option("--text", "as_text", is_flag=True, help="No page: print the result as text.")
 @json_flag("No page: print the result")
 @click.option("--csv", "as_csv", is_flag=True, help="No page: print a table with a row per result.")
@@ -135,13 +133,10 @@ def report(
     sources: tuple[Path, ...],
     output: Path | None,
     figure: tuple[Path, ...],
-    value_kind: str | None,
-    interval: str | None,
-    simultaneous: bool | None,
-    confidence_level: float | None,
     as_text: bool,
     as_json: bool,
     as_csv: bool,
+    **flags: Any,
 ) -> None:
     """A page about a run: the answer, how it got there, who answered, what it cost, caveats.
 
@@ -163,13 +158,7 @@ def report(
     """
     source = sources[0]
     kind, path = find(source) if len(sources) == 1 else ("groups", source)
-    given = {
-        "value_kind": value_kind,
-        "interval": interval,
-        "simultaneous": simultaneous,
-        "confidence_level": confidence_level,
-    }
-    reported = {name: value for name, value in given.items() if value is not None}
+    reported = {name: value for name, value in flags.items() if value is not None}
     for name in reported:
         if kind not in ("run", "groups") or (kind == "run" and name in ("simultaneous", "confidence_level")):
             what = "groups, or several runs" if name in ("simultaneous", "confidence_level") else "a run"
@@ -264,11 +253,9 @@ def find(source: Path) -> tuple[Kind, Path]:
 @click.argument("runs", metavar="RUN…|FOLDER", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--disjoint", is_flag=True, help="You state that no person is in two of the runs.")
 @click.option("--q", "level", type=float, metavar="LEVEL", help="Which level, where a run has several.")
-@click.option("--confidence-level", type=float, default=0.95, show_default=True, metavar="LEVEL")
-@click.option("--simultaneous", is_flag=True, help="The intervals of all differences hold at once.")
-@text(
-    "--value-kind", "KIND", "Report the runs as if they had been asked with these: any, continuous, whole, step=NUMBER."
-)
+@chosen("confidence_level")
+@chosen("simultaneous", help="The intervals of all differences hold at once.")
+@chosen("value_kind", help="Report the runs as if they had been asked with this: any, continuous, whole, step=NUMBER.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A page with all differences (.html).")
 @click.option(
     "--figure",
@@ -282,8 +269,8 @@ def compare(
     runs: tuple[Path, ...],
     disjoint: bool,
     level: float | None,
-    confidence_level: float,
-    simultaneous: bool,
+    confidence_level: float | None,
+    simultaneous: bool | None,
     value_kind: str | None,
     output: Path | None,
     figure: tuple[Path, ...],
@@ -308,7 +295,7 @@ def compare(
         from privatile.result.compare import one_pair
 
         first, second = (_result(path, level, reported) for path in runs)
-        facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level)
+        facts = compared(first, second, disjoint=disjoint, confidence_level=confidence_level or 0.95)
         drawn = one_pair(labels(runs), facts, common_value([first.column, second.column]))
     else:
         from privatile.report.groups import is_group_folder, results_of
@@ -321,8 +308,8 @@ def compare(
             groups,
             disjoint=disjoint,
             level_index=_place(level, groups.levels, runs[0]),
-            confidence_level=confidence_level,
-            simultaneous=simultaneous,
+            confidence_level=confidence_level or 0.95,
+            simultaneous=bool(simultaneous),
         )
     for target in (*(() if output is None else (output,)), *figure):
         from privatile.report.groups import report_groups

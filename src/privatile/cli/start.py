@@ -1,11 +1,4 @@
-"""`privatile demo`, `doctor` and `completion`: a first result, what is installed, help for the shell.
-
-`privatile completion`: a script that teaches a shell our commands and options.
-
-`privatile demo`: the median of made-up salaries, privately, beside the truth.
-
-`privatile doctor`: what is installed, and whether clock, randomness and disk are fine.
-"""
+"""`privatile demo`, `doctor` and `completion`: a first result, what is installed, help for the shell."""
 
 import importlib.metadata
 import os

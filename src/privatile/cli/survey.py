@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from privatile.cli.options import ask_first
+from privatile.cli.options import ask_first, chosen, named
 from privatile.cli.printing import echo
 from privatile.errors import InputError, require
 
@@ -51,10 +51,8 @@ def survey() -> None:
 @click.option("--title", required=True, help="What the survey is called.")
 @click.option("--value", required=True, help='What people are asked for, in words: "monthly salary before tax".')
 @click.option("--unit", default="", help="Its unit: €, drinks a week, days.")
-@click.option("--epsilon", type=float, required=True, metavar="NUMBER", help="Privacy budget of a person. No default.")
-@click.option(
-    "--range", "range_", nargs=2, type=float, required=True, metavar="LOW HIGH", help="Where the quantile can lie."
-)
+@chosen("epsilon", required=True, multiple=False, metavar="NUMBER", help="Privacy budget of a person. No default.")
+@chosen("range", required=True)
 @click.option("--codes", type=click.IntRange(1), metavar="N", help="How many people get a code.")
 @click.option("--stratum", "strata", multiple=True, metavar="NAME=N", help="A group and its codes; repeat for each.")
 @click.option(
@@ -65,14 +63,7 @@ def survey() -> None:
     help="Share of a stratum; by its codes unless given.",
 )
 @click.option("--q", "level", type=float, default=0.5, show_default=True, metavar="LEVEL", help="0.5 is the median.")
-@click.option("--scale", default="linear", show_default=True, help="linear, log, logit or identity.")
-@click.option(
-    "--value-kind",
-    default="any",
-    show_default=True,
-    help="What you declare about the values; see `privatile estimate`.",
-)
-@click.option("--confidence-level", type=float, default=0.95, show_default=True)
+@chosen("scale", "value_kind", "confidence_level")
 @click.option("--asked-by", default="not stated", show_default=True, help="Who asks, in words.")
 @click.option("--round-answers", type=int, default=0, help="Answers per round; few at first, later more, unless given.")
 @click.option("--round-seconds", type=float, default=0.0, help="A round also ends after this time.")
@@ -92,7 +83,6 @@ def init(
     codes: int | None,
     strata: tuple[str, ...],
     weights: tuple[str, ...],
-    range_: tuple[float, float],
     languages: tuple[str, ...],
     sheet: bool,
     **study: Any,
@@ -101,7 +91,6 @@ def init(
 
     The organiser's token is printed once and kept nowhere.
     """
-    from privatile.cli.options import named
     from privatile.core.kinds import numbers_by_client
     from privatile.survey.folder import initialize, new_survey, parse_strata
     from privatile.survey.page import LANGUAGES, page_sha256
@@ -117,11 +106,10 @@ def init(
         raise InputError(f"--language: the page does not speak {foreign[0]!r:.20}. It speaks {', '.join(LANGUAGES)}.")
     plain = {
         "survey": new_survey(),
-        "range": list(range_),
         "languages": list(languages or LANGUAGES),
         "page_sha256": page_sha256(),
         "strata": tables,
-        **study,
+        **{name: value for name, value in study.items() if value is not None},
     }
     made = SurveyStudy.from_dict(plain)
     if made.ends_at <= time.time():

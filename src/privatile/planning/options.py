@@ -111,11 +111,7 @@ class Options(ReportOptions):
 
     value: str | None = option(None, Text("COLUMN"), "Data", "Column with the numbers.", common=True)
     client: str | None = option(
-        None,
-        Text("COLUMN"),
-        "Data",
-        "Column that says who holds a record. Without it: one client, 'all'.",
-        common=True,
+        None, Text("COLUMN"), "Data", "Column that says who holds a record. Without it: one client, 'all'.", common=True
     )
     only: str | Mapping[str, str] | None = option(
         None,
@@ -190,10 +186,7 @@ class Options(ReportOptions):
         False, FLAG, "Expert", "You know that all clients share one distribution: allows --client-weights precision."
     )
     rounds: int | None = option(
-        None,
-        ROUNDS,
-        "Expert",
-        "Number of rounds; more rounds than the smallest client has records are refused.",
+        None, ROUNDS, "Expert", "Number of rounds; more rounds than the smallest client has records are refused."
     )
     mode: "Mode | None" = option(
         None,

@@ -1,21 +1,16 @@
 """What a run, or runs of many groups, would cost and give, before anyone is asked.
 
-What a run would cost and give, before anyone is asked.
-
 Without a guess of the distribution the width in units is unknown, but the width in *rank* is not: the interval will
 reach from about the (τ − w/2) to the (τ + w/2) quantile, with the w of `planning.expected_width`. Where the result will
 show an interval of which no width was measured (that of fixed designs), the preview says so.
 
 What it warns of comes from the functions that give a result its caveats.
-
-What runs of many groups would cost and give, before anyone is asked.
 """
 
 import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from privatile.core.text import counted
@@ -347,39 +342,28 @@ def _who_pays(clients: Sequence[ClientSpec]) -> Iterator[str]:
 UNKNOWN = "not known"
 
 
-class GroupWidth(NamedTuple):
-    """One group: its run, or why nobody would be asked."""
+class GroupPreview(NamedTuple):
+    """One group: what its run would cost and give, or why nobody would be asked."""
 
     name: str
     records: int
-    spec: RunSpec | None
+    """Those that would be asked; of a group that is not asked, all of them."""
+    found: Preview | None
     why: str
 
 
 @dataclass(frozen=True)
-class GroupPreview:
+class GroupPreviews:
     """Who would pay what, and how wide each group's interval would be, in rank."""
 
     by: str
-    groups: tuple[GroupWidth, ...]
+    groups: tuple[GroupPreview, ...]
     account: Account | None = None
 
     @property
     def asked(self) -> int:
         """Records that would answer."""
-        return sum(records for _, records, found, _ in self._previews if found is not None)
-
-    @cached_property
-    def _previews(self) -> list[tuple[str, int, Preview | None, str]]:
-        return [
-            (
-                group.name,
-                group.records if group.spec is None else _asked(group.spec),
-                None if group.spec is None else preview(group.spec),
-                group.why,
-            )
-            for group in self.groups
-        ]
+        return sum(group.records for group in self.groups if group.found is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """All facts as plain values."""
@@ -394,7 +378,7 @@ class GroupPreview:
                     "why": why,
                     "preview": None if found is None else found.to_dict(),
                 }
-                for name, records, found, why in self._previews
+                for name, records, found, why in self.groups
             ],
         }
 
@@ -405,7 +389,7 @@ class GroupPreview:
     def lines(self) -> list[str]:
         """A table: between which quantiles the interval of each group would lie. Then who pays, and the warnings."""
         cells, reasons = [], []
-        for name, records, found, why in self._previews:
+        for name, records, found, why in self.groups:
             if found is None:
                 cells.append((name, "0", "–", "–"))
                 reasons.append(f"{name} ({counted(records, 'record')}): {why}.")
@@ -417,7 +401,7 @@ class GroupPreview:
             )
             cells.append((name, f"{records:,}", epsilon, between))
         warnings = self._warnings()
-        budgets = (c.mechanism.epsilon for _, _, found, _ in self._previews if found for c in found.spec.clients)
+        budgets = (c.mechanism.epsilon for _, _, found, _ in self.groups if found for c in found.spec.clients)
         pays = [] if self.account is None else ["", self.account.to_text(max(budgets))]
         return [
             *fixed_columns([(self.by, "asked", "ε", "interval between the quantiles"), *cells]),
@@ -429,7 +413,7 @@ class GroupPreview:
 
     def _in_units(self) -> list[str]:
         """For the smallest group that would be asked, how to have its width in units."""
-        asked = [(records, name, found) for name, records, found, _ in self._previews if found is not None]
+        asked = [(records, name, found) for name, records, found, _ in self.groups if found is not None]
         _, name, found = min(asked, key=lambda one: one[0], default=(0, "", None))
         lines = [] if found is None else found.in_units()
         return ["", *(f"{name}: {line[0].lower()}{line[1:]}" for line in lines)] if lines else []
@@ -437,7 +421,7 @@ class GroupPreview:
     def _warnings(self) -> list[str]:
         """Of each kind one line: the first group's, and how many others have one of that kind."""
         said: dict[str, list[tuple[str, str]]] = {}
-        for name, _, found, _ in self._previews:
+        for name, _, found, _ in self.groups:
             for code, line in () if found is None else found.warnings():
                 said.setdefault(code, []).append((name, line))
         lines = []
@@ -449,7 +433,3 @@ class GroupPreview:
                     f"{first}: {line}" + (f" So it is with {counted(len(others), 'other')}." if others else "")
                 )
         return lines
-
-
-def _asked(spec: RunSpec) -> int:
-    return sum(client.records for client in spec.clients)

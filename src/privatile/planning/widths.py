@@ -1,8 +1,4 @@
-"""How wide the intervals of a run will be, before anyone is asked, in rank and in units.
-
-A guess of the distribution, which turns widths in rank into widths in units before anyone is asked.
-
-How wide the two intervals of a run will be, before anyone is asked.
+"""How wide the two intervals of a run will be, before anyone is asked, in rank and in units.
 
 A width is that of the whole interval, from its lower to its upper end; ± in words is half of it. In rank it is known
 from the clients' records and budgets alone:
@@ -205,12 +201,7 @@ def wide(width: float) -> str:
 
 
 def expected_widths(
-    level: float,
-    clients: Sequence[Client],
-    rounds: int,
-    *,
-    confidence_level: float = 0.95,
-    guess: Guess | None = None,
+    level: float, clients: Sequence[Client], rounds: int, *, confidence_level: float = 0.95, guess: Guess | None = None
 ) -> tuple[ExpectedWidth, ExpectedWidth]:
     """Of the any-shape interval where nothing is declared, and of the smooth one of values declared continuous.
 

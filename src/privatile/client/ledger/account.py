@@ -637,7 +637,8 @@ class Account:
         own = ", next = ?, reserved = max(reserved, ?)" if state.reserved else ""
         values = (number, length, *((stop, stop) if state.reserved else ()))
         self._update_run(f"answers = ?, asked = asked + ?{own}", *values)
-        self._move_cursor(state.dataset, stop)
+        if stop > state.end:
+            self._move_cursor(state.dataset, stop)
         if people:
             self.ledger.lifetime_budgets.charge(people, self.epsilon)
         return self.ledger.append(self.run, self.content.client, number, question, (state.cursor, stop), length, ones)

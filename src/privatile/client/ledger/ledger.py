@@ -27,6 +27,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import sqlite3
 import threading
 from collections import Counter
@@ -100,26 +101,31 @@ CREATE TABLE charges (id INTEGER PRIMARY KEY, epsilon REAL NOT NULL, people BLOB
 """
 
 
+CAUSES = (
+    ("readonly|read-only", "cannot be written", "Every answer is recorded before it leaves: make the file writable."),
+    ("full", "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."),
+    ("unable to open", "cannot be opened", "Check that its folder exists and that you may write there."),
+    (
+        "malformed|not a database",
+        "is damaged or is not a ledger",
+        "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one.",
+    ),
+)
+"""What SQLite says, what that means, and how to fix it."""
+
+
 def explain(path: Path | None, error: sqlite3.Error) -> LedgerError:
     """What SQLite said, and how to fix it. SQLite's own texts never hold a bound value."""
     name = str(path) if path else "in memory"
     text = str(error).lower()
-    if "locked" in text or "busy" in text:
+    if re.search("locked|busy", text):
         return LedgerBusy(
             f"the ledger {name} is in use by another process. Wait for that run to end, or stop it, then try again."
         )
-    if "readonly" in text or "read-only" in text:
-        why, fix = "cannot be written", "Every answer is recorded before it leaves: make the file writable."
-    elif "full" in text:
-        why, fix = "cannot grow: the disk is full", "Nothing was answered. Free some space and start again."
-    elif "unable to open" in text:
-        why, fix = "cannot be opened", "Check that its folder exists and that you may write there."
-    elif isinstance(error, sqlite3.DatabaseError) and ("malformed" in text or "not a database" in text):
-        why = "is damaged or is not a ledger"
-        fix = "Restore it from a backup, then mark as spent what was answered since. Never start from an empty one."
-    else:
-        why, fix = f"failed ({type(error).__name__})", "Restore it from a backup if this repeats."
-    return LedgerError(f"the ledger {name} {why}. {fix}")
+    for said, why, fix in CAUSES:
+        if re.search(said, text):
+            return LedgerError(f"the ledger {name} {why}. {fix}")
+    return LedgerError(f"the ledger {name} failed ({type(error).__name__}). Restore it from a backup if this repeats.")
 
 
 def fresh(fingerprint: bytes) -> sqlite3.Connection:
