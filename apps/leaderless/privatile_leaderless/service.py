@@ -343,7 +343,7 @@ def run_peer(folder: PeerFolder, source: object, join: JoinOptions, options: Pee
             say(f"roster      {service.roster.fingerprint}")
             say(f"store       {folder.store_file} ({service.replica.committed} of {study.rounds} rounds committed)")
             if service.replica.finished:
-                say(f"finished    this peer stays {options.linger:g} s for others who lack rounds, then ends")
+                say(f"finished    this peer stays {options.linger:g} s so that others can read the end")
             async with hosted(service, join.ops_host, join.ops_port, join.ops_names, say):
                 return await service.run()
 
