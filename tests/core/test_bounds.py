@@ -12,7 +12,7 @@ import pytest
 from privatile.core.decoding import LARGEST_FILE, line_numbers, parse_json, parse_toml, read_text
 from privatile.core.messages import Answer, Question
 from privatile.errors import InputError, PrivatileError
-from privatile.estimator.schedule import MOST_COUNTS, Constant, Logarithmic, Power, lengths_by_records
+from privatile.estimator.schedule import MAX_COUNTS, Constant, Logarithmic, Power, lengths_by_records
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.study import FederationStudy
 from privatile.simulation.experiment import parse_experiment
@@ -76,7 +76,7 @@ def test_a_small_study_that_asks_for_much_is_refused_at_once(changes: dict[str, 
 
 def test_the_largest_study_that_is_accepted_takes_a_second_or_two() -> None:
     begun = time.process_time()
-    FederationStudy.from_dict(study(rounds=MOST_COUNTS, records=MOST_COUNTS, design="rounds"))
+    FederationStudy.from_dict(study(rounds=MAX_COUNTS, records=MAX_COUNTS, design="rounds"))
     assert time.process_time() - begun < 3.0
 
 

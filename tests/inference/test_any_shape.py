@@ -14,7 +14,7 @@ from studies.any_shape.worst import cell_of
 
 from privatile.estimator.straddle import Candidates
 from privatile.inference.any_shape import AnyShape, accepted_at, critical_values
-from privatile.inference.inference import SMALLEST_P
+from privatile.inference.inference import MIN_P
 from privatile.inference.reading import any_shape_inference, any_shape_of
 from privatile.laws.ratio import one_sided_z
 from privatile.simulation.default_design import AutoCell, simulate
@@ -93,7 +93,7 @@ def test_a_result_tests_by_the_p_values_of_its_candidates(exact: bool) -> None:
         shown = any_shape_inference(shape, 0.5 * (low + high), 0.1)
         for value in (low - 0.1, low - 1e-6, low + 1e-6, high - 1e-6, high + 1e-6, high + 0.1):
             expected = p_value(shape, value)
-            assert shown.test(value)[1] == pytest.approx(expected if expected >= SMALLEST_P else 0.0, rel=1e-6)
+            assert shown.test(value)[1] == pytest.approx(expected if expected >= MIN_P else 0.0, rel=1e-6)
 
 
 def test_p_values_of_candidates_are_the_levels_at_which_they_are_accepted() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from privatile.api.estimate import estimate
 from privatile.inference.any_shape import Bracket
-from privatile.inference.curve import LARGEST_MISFIT, fit_run
+from privatile.inference.curve import MAX_MISFIT, fit_run
 from privatile.simulation.default_design import AutoCell, SimulatedRuns, displayed_intervals, simulate
 from privatile.simulation.populations import Normal, Population
 
@@ -86,7 +86,7 @@ def test_whole_numbers_declared_continuous_are_found_out_and_covered() -> None:
     assert result.other is None
     assert result.confidence_interval.low <= 43.0 <= result.confidence_interval.high
     shown = {row.key: row.value for row in result.rows()}
-    assert shown["misfit"] > LARGEST_MISFIT
+    assert shown["misfit"] > MAX_MISFIT
     dithered = estimate(
         ages, q=0.5, epsilon=2, range=(0, 120), value_kind="continuous", dither=1.0, simulate=True, rng=1
     )

@@ -215,6 +215,11 @@ def how_far_late_answers_went_is_forgotten_by_a_restart(seams: Seams) -> None:
     seams.skip("privatile.federation.coordinator.journal:Journal.set_late_links")
 
 
+@fault("tests/federation/test_journal.py::test_a_coordinator_that_starts_again_shows_clients_the_links_of_its_file")
+def what_was_seen_of_ledgers_is_forgotten_by_a_restart(seams: Seams) -> None:
+    seams.change("privatile.federation.coordinator.journal:Journal.links", lambda *_: {})
+
+
 # -- hellos
 
 

@@ -140,7 +140,7 @@ def test_the_anytime_interval_stops_a_run(result: QuantileResult, smooth: Quanti
     assert ("support" in codes(short)) == ("support" in codes(result))
 
 
-@pytest.mark.parametrize(("spread", "rng", "why"), [(0.0, 1, NO_CURVE), (4.0, 2, SUSPECT)])
+@pytest.mark.parametrize(("spread", "rng", "why"), [(0.0, 1, NO_CURVE), (4.0, 12, SUSPECT)])
 def test_a_suspect_curve_shows_one_interval_at_every_look_and_calls_it_any_shape(
     spread: float, rng: int, why: str
 ) -> None:

@@ -23,6 +23,18 @@ def result() -> QuantileResult:
     )
 
 
+def test_facts_are_plain_values(result: QuantileResult) -> None:
+    """A record is compared with what is computed again: a number of another type would be another value."""
+
+    def check(value: object) -> None:
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        assert type(value) in (dict, list, tuple, str, int, float, bool, type(None)) or isinstance(value, tuple), value
+        for each in inside:
+            check(each)
+
+    check(result.facts())
+
+
 def test_text_html_and_json_tell_the_same_facts(result: QuantileResult) -> None:
     text, page = " ".join(result.to_text().split()), result.to_html()
     (facts,) = json.loads(result.to_json())["results"]

@@ -135,12 +135,13 @@ def init(
 
 def _too_few(study: "SurveyStudy") -> str:
     """A survey that nearly nobody can make sense of: said before anybody spends an answer on it."""
-    from privatile.estimator.open_ended import SHORTEST
+    from privatile.estimator.open_ended import MIN_ROUND_LENGTH
 
     text = (
         f"warning: with at most {study.most_answers:,} answers this survey will hardly have a result. At "
         f"ε = {study.epsilon:g} a first interval takes about {study.first_interval_after:,} answers, in rounds of "
-        f"{study.round_answers or SHORTEST:,}. Invite more people, or choose a larger --epsilon or a narrower --range."
+        f"{study.round_answers or MIN_ROUND_LENGTH:,}. "
+        "Invite more people, or choose a larger --epsilon or a narrower --range."
     )
     if study.round_answers not in range(1, SHORT_ROUNDS + 1):
         shorter = replace(study, round_answers=SHORT_ROUNDS).first_interval_after

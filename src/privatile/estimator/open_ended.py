@@ -122,7 +122,7 @@ class End:
             ) from None
 
 
-SHORTEST, SHARE = 25, 50
+MIN_ROUND_LENGTH, SHARE = 25, 50
 """People in the first rounds, and the part of all answers so far that a later round has."""
 
 
@@ -135,14 +135,14 @@ def round_length(answered: int) -> int:
     >>> round_length(0), round_length(100_000)
     (25, 2000)
     """
-    return max(SHORTEST, answered // SHARE)
+    return max(MIN_ROUND_LENGTH, answered // SHARE)
 
 
 SEARCH_ROUNDS, SEARCH_BITS = 6, 125
 """What the search for the quantile takes, before there is an interval: rounds, and answers that are never a lie."""
 
 
-def answers_before_interval(truth_rate: float, level: float, length: int = SHORTEST) -> int:
+def answers_before_interval(truth_rate: float, level: float, length: int = MIN_ROUND_LENGTH) -> int:
     """About how many answers an open-ended run takes until it has its first interval, with rounds of `length` answers.
 
     A rule of thumb, measured for ε from 0.5 to 4: for a median and a range of 5 to 20 standard deviations, eight of ten

@@ -361,7 +361,7 @@ def plan_from_design(
 ) -> TablePlan:
     """A design applied to clients: every record is asked once, whatever the clients' sizes.
 
-    `levels` is how many such plans the run has: together they may have `MOST_COUNTS` counts.
+    `levels` is how many such plans the run has: together they may have `MAX_COUNTS` counts.
     r̄ of the step is the plain mean of the clients' truth rates, as in the paper.
     """
     check_clients(clients)

@@ -232,7 +232,8 @@ def add_round(
         return pools, Heard(query, math.nan, math.inf)
     rows = zip(clients, pool.records, pool.sums, strict=True)
     drift = math.fsum(client.weight * total / number for client, number, total in rows)
-    weights = np.array([client.weight for client in clients])
-    rates = np.array([client.mechanism.truth_rate for client in clients])
-    variance = float(variance_bound(level, weights, rates, np.array(pool.records), exact=exact))
+    variance = math.fsum(client.noise(number) for client, number in zip(clients, pool.records, strict=True))
+    if not exact:
+        # As `level_variance` has it for arrays.
+        variance -= (2.0 * level - 1.0) ** 2 / (4.0 * sum(pool.records))
     return pools, Heard(outermost(stage, pool.places), drift - (1.0 - level), variance, float(len(pool.places)))

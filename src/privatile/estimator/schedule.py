@@ -18,10 +18,10 @@ from privatile.core.arrays import Floats
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
 
-MOST_COUNTS = 5_000_000
+MAX_COUNTS = 5_000_000
 """Counts that a run may have: rounds × levels × clients. Their tables take 0.4 s and 120 MB; a run needs 200 rounds."""
 
-MOST_CLIENT_LEVELS = 100_000
+MAX_CLIENT_LEVELS = 100_000
 """Clients × levels: each is looked at by itself, 30 µs."""
 
 Lengths = NDArray[np.int64]
@@ -123,14 +123,14 @@ def check_counts(rounds: int, levels: int, clients: int) -> None:
     privatile.errors.InputError: a run may have 5,000,000 counts (rounds × levels × clients); 1,000,000 rounds, \
 50 levels and 1 client are 50,000,000. Ask for fewer rounds: 100 to 500 suffice for any number of records.
     """
-    if levels * clients > MOST_CLIENT_LEVELS:
+    if levels * clients > MAX_CLIENT_LEVELS:
         raise InputError(
-            f"clients × levels may be {MOST_CLIENT_LEVELS:,}; {clients:,} clients and {levels:,} levels are more. Ask "
+            f"clients × levels may be {MAX_CLIENT_LEVELS:,}; {clients:,} clients and {levels:,} levels are more. Ask "
             "for fewer levels."
         )
-    if rounds * levels * clients > MOST_COUNTS:
+    if rounds * levels * clients > MAX_COUNTS:
         raise InputError(
-            f"a run may have {MOST_COUNTS:,} counts (rounds × levels × clients); {rounds:,} rounds, {levels:,} "
+            f"a run may have {MAX_COUNTS:,} counts (rounds × levels × clients); {rounds:,} rounds, {levels:,} "
             f"level{'s' if levels > 1 else ''} and {clients:,} client{'s' if clients > 1 else ''} are "
             f"{rounds * levels * clients:,}. Ask for fewer rounds: 100 to 500 suffice for any number of records."
         )
@@ -140,12 +140,12 @@ def check_rounds(rounds: int, most: int) -> None:
     """Refuse more rounds than can be held, before a table of them is made."""
     if rounds > most:
         raise InputError(
-            f"the design has more than {most:,} rounds, and a run may have {MOST_COUNTS:,} counts (rounds × levels × "
+            f"the design has more than {most:,} rounds, and a run may have {MAX_COUNTS:,} counts (rounds × levels × "
             "clients). Ask for fewer rounds: 100 to 500 suffice for any number of records."
         )
 
 
-def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0, most: int = MOST_COUNTS) -> Lengths:
+def lengths_by_records(rule: LengthRule, records: int, warm_up: int = 0, most: int = MAX_COUNTS) -> Lengths:
     """`warm_up` rounds of one record, then the rule until `records` are used, the last round cut ("fixed t_T").
 
     More than `most` rounds are refused.
@@ -264,7 +264,7 @@ class Design:
         if self.rounds is not None and self.rounds < 2:
             raise InputError(f"rounds must be at least 2; got {self.rounds}.")
 
-    def lengths(self, records: int, most: int = MOST_COUNTS) -> Lengths:
+    def lengths(self, records: int, most: int = MAX_COUNTS) -> Lengths:
         """Base lengths for a client with `records` records: by rounds when the design fixes them, else by records.
 
         More than `most` rounds are refused.
@@ -288,7 +288,7 @@ class Design:
         >>> Design("demo", Constant(1), rounds=3).client_lengths([3, 7]).tolist()
         [[1, 1, 1], [2, 2, 3]]
         """
-        base = self.lengths(min(records), MOST_COUNTS // (levels * len(records)))
+        base = self.lengths(min(records), MAX_COUNTS // (levels * len(records)))
         if isinstance(self.rule, Listed):
             return np.tile(base, (len(records), 1))
         return np.stack([spread(base, count) for count in records])

@@ -14,11 +14,11 @@ in place. Here it is plain Python. Simulations compile the same source by numba 
 the rows of one array of records, with the same attributes.
 """
 
-import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Any, NamedTuple, Protocol, TypeVar, get_origin
 
 import numpy as np
 
@@ -42,17 +42,30 @@ def copied(part: State, shared: str = "") -> State:
 
     What is `shared` is not copied: nothing changes it any more.
     """
-    new = copy.copy(part)
-    for name, value in vars(part).items():
-        if isinstance(value, np.ndarray):
-            new.__dict__[name] = value.copy()
-        elif isinstance(value, tuple):
-            new.__dict__[name] = tuple(map(copied, value))
-        elif is_dataclass(value) and name != shared:
-            new.__dict__[name] = copied(value)
+    kind: Any = type(part)
+    new: State = object.__new__(kind)
+    values = new.__dict__
+    values.update(vars(part))
+    arrays, pairs, parts = _inside(kind)
+    for name in arrays:
+        values[name] = values[name].copy()
+    for name in pairs:
+        values[name] = tuple(map(copied, values[name]))
+    for name in parts:
+        if name != shared:
+            values[name] = copied(values[name])
     if isinstance(new, Belief):
         new.make_room()
     return new
+
+
+@cache
+def _inside(kind: Any) -> tuple[list[str], list[str], list[str]]:
+    """Names of the fields of a run, or of a part of one, that are arrays, pairs of parts, and parts."""
+    types = {one.name: one.type for one in fields(kind)}
+    arrays = [name for name, of in types.items() if of is Floats]
+    pairs = [name for name, of in types.items() if get_origin(of) is tuple]
+    return arrays, pairs, [name for name, of in types.items() if is_dataclass(of)]
 
 
 CENTERS, SPREADS = 32, 8

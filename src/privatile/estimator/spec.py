@@ -20,7 +20,7 @@ from privatile.estimator.clients import UNKNOWN_SIZE, Client, Survey, check_clie
 from privatile.estimator.open_ended import End, OpenPlan
 from privatile.estimator.plan import LocalLevel, Plan, plan_from_design
 from privatile.estimator.schedule import (
-    MOST_COUNTS,
+    MAX_COUNTS,
     SELF_TUNING,
     Constant,
     Design,
@@ -247,7 +247,7 @@ class RunSpec(ReportSettings):
             design = parse_design(self.design)
             return design if self.rounds is None else replace(design, rounds=self.rounds)
         smallest = min(client.records for client in self.at_level(len(self.levels) - 1))
-        most = MOST_COUNTS // (len(self.levels) * len(self.clients))
+        most = MAX_COUNTS // (len(self.levels) * len(self.clients))
         rounds = self.rounds if self.rounds is not None else max(2, min(1000, smallest, most))
         return Design("rounds", Constant(1), rounds=rounds, burn_in=0.1)
 

@@ -55,7 +55,7 @@ STAGES = ("low", "high", "centre", "search")
 
 # The search.
 
-LOCATED_SPREADS, LOCATED_LEAST, LOCATED_ERRORS = 0.8, 0.03, 8.0
+LOCATED_SPREADS, MIN_LOCATED, LOCATED_ERRORS = 0.8, 0.03, 8.0
 """The search ends when its error is below 0.8 local spreads and below 8 final standard errors, or 0.03 spreads."""
 
 SCARCE, SCARCE_SEARCH = 60.0, 0.05
@@ -208,7 +208,7 @@ def rules_of(level: float, low: float, high: float, rounds: int, noise: float, b
     True
     """
     information = (level * (1.0 - level)) ** 2 / noise
-    located = min(LOCATED_SPREADS, max(LOCATED_LEAST, LOCATED_ERRORS / math.sqrt(information)))
+    located = min(LOCATED_SPREADS, max(MIN_LOCATED, LOCATED_ERRORS / math.sqrt(information)))
     if min(level, 1.0 - level) < SCANT * math.sqrt(noise):
         layout = LAYOUT_OF_SCANT
     else:
@@ -401,7 +401,7 @@ def block_at(v: float) -> int:
     >>> [int(block_at(v)) for v in (0.0, 0.01, 0.5, 0.99)]
     [0, 1, 15, 19]
     """
-    return np.searchsorted(CUTS, v + 1e-9, side="right")  # type: ignore[return-value]
+    return int(np.searchsorted(CUTS, v + 1e-9, side="right"))
 
 
 @compiled

@@ -194,7 +194,7 @@ ROUNDS = 200
 MIN_ROUNDS = 20
 """Half of them place the quantile and probe; fewer leave nothing to average."""
 
-SHORTEST = 4
+MIN_RECORDS = 4
 """Records per round of the smallest client where the design may choose: with fewer the search costs whole percents."""
 
 SUPPORTED = 150.0
@@ -220,7 +220,7 @@ def chosen_rounds(wanted: int | None, smallest: int, whose: str = "") -> int:
         cure = "Leave it out, or merge it with another: both change whose quantile it is."
         raise ClientTooSmall(f"{rule}{whose} has {smallest}.", whose, cure)
     if wanted is None:
-        return min(ROUNDS, max(smallest // SHORTEST, min(smallest, 2 * MIN_ROUNDS)))
+        return min(ROUNDS, max(smallest // MIN_RECORDS, min(smallest, 2 * MIN_ROUNDS)))
     if not MIN_ROUNDS <= wanted <= smallest:
         raise InputError(
             f"rounds must be at least {MIN_ROUNDS} for design auto (design='rounds' takes fewer) and at most the "

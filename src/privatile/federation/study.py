@@ -56,7 +56,7 @@ from privatile.errors import InputError
 from privatile.estimator.clients import UNITY, UNKNOWN_SIZE, Survey
 from privatile.estimator.open_ended import End, seconds_of
 from privatile.estimator.plan import TablePlan
-from privatile.estimator.schedule import MOST_COUNTS, Mode
+from privatile.estimator.schedule import MAX_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
 from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
 from privatile.run.rounds import ROUND_LENGTH
@@ -236,8 +236,8 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
         add(str(error).removeprefix("value_kind "), "value_kind")
     if not 0.0 < study.confidence_level < 1.0:
         add(f"must lie inside (0, 1); got {study.confidence_level}. 0.95 is the usual choice.", "confidence_level")
-    if not study.is_open and not 1 <= study.rounds <= MOST_COUNTS:
-        add(f"must lie in 1 to {MOST_COUNTS:,}; got {short(study.rounds)}. 100 to 500 suffice.", "rounds")
+    if not study.is_open and not 1 <= study.rounds <= MAX_COUNTS:
+        add(f"must lie in 1 to {MAX_COUNTS:,}; got {short(study.rounds)}. 100 to 500 suffice.", "rounds")
     if not 0.0 < study.deadline <= 31 * 86_400.0:
         add(f"must lie between 0 seconds and 31 days; got {study.deadline}.", "deadline")
     if study.patience < 1:

@@ -60,7 +60,7 @@ from privatile.laws.ratio import FiellerLaw
 BEND = 0.3
 """Prior standard deviation of κ, …"""
 
-LARGEST_BEND = 0.6
+MAX_BEND = 0.6
 """… which is sought between minus and plus this."""
 
 NEAR = 1.5
@@ -71,7 +71,7 @@ NEAR_ERRORS = 30.0
 """They must also lie within this many standard errors, almost twice the reach of the probes: with more records the fit
 uses questions closer to the quantile, so errors of the model further out matter less."""
 
-NEAR_LEAST = 0.2
+MIN_NEAR = 0.2
 """This many spreads are always near enough: errors of the model there change the slope by 1% or 2%, and the questions
 of the search stabilise it where the probes lie too close together."""
 
@@ -81,7 +81,7 @@ AR(1)), N/2 being its share of the slope's precision 1/ρ². Half of the bias is
 the rest. In the linear model it then covers .949 to .950 from 27 relaxations on (`studies/coverage/calibrate.py`); with
 all of the bias removed it covers .954 to .958 and is 2% wider."""
 
-LARGEST_SLOPE_ERROR = 0.35
+MAX_SLOPE_ERROR = 0.35
 """Above this a 95% interval is 1.4 times as wide as with a known slope, and its law is no longer Fieller's."""
 
 UNKNOWN_SLOPE = 1.0
@@ -92,19 +92,19 @@ ON_BORDER = 1e-9
 """A round this close below the border of two groups, in groups, lies on it."""
 
 GROUPS = 8
-SUSPECT_MISFIT, LARGEST_MISFIT = 15.5, 22.0
+SUSPECT_MISFIT, MAX_MISFIT = 15.5, 22.0
 """Near rounds in eight groups by their question, equal in precision; the squared standardised residuals of the groups
 sum to χ² with about 5.9 degrees of freedom where the curve is smooth. The first is exceeded in 1–2% of such runs
 (normal, t₃, log-normal, Laplace, uniform, mixtures; information 1,500–600,000) and leads to a warning, the second in
 0.1%, and widens the interval. Ages in whole years (spread 12) exceed the first in a quarter of the runs at information
 6,000, and both in all runs at 60,000."""
 
-LEAST_SLOPE = 0.45
+MIN_SLOPE = 0.45
 """A fitted slope below this share of what search and probes believed leads to a warning. Between two separate humps,
 four runs in five are below; of smooth runs with 200 rounds at most 1% (log-normal, τ = 0.8), with 20 rounds 14%. The
 interval is not widened: a belief that was too steep looks the same."""
 
-LARGEST_SLOPE_CONTRAST = (-3.5, 5.0)
+SLOPE_CONTRASTS = (-3.5, 5.0)
 """Standard errors between the slope that the window alone shows, in the rounds near enough, and that of the curve.
 Smooth runs of 200 rounds stay within (−2.2, 3.3). Above, the path sits on a step; below, it moves over a flat stretch
 of the distribution."""
@@ -139,11 +139,11 @@ class CurveFit(NamedTuple):
     slope_clipped: bool
     """Whether the slope was clipped at the edge of what its first guess allows: the fit is then no estimate."""
     misfit: float
-    """χ² of the near rounds about the curve; see `LARGEST_MISFIT`."""
+    """χ² of the near rounds about the curve; see `MAX_MISFIT`."""
     slope_ratio: float
-    """f̂ as a share of its first guess; see `LEAST_SLOPE`."""
+    """f̂ as a share of its first guess; see `MIN_SLOPE`."""
     slope_contrast: float
-    """Standard errors between the window's own slope and the curve's; see `LARGEST_SLOPE_CONTRAST`."""
+    """Standard errors between the window's own slope and the curve's; see `SLOPE_CONTRASTS`."""
 
     def with_boundaries_moved(self, share: float) -> "CurveFit":
         """The same fit with its diagnostics a share nearer to a good one, or, below zero, further from it."""
@@ -158,19 +158,19 @@ class CurveFit(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether the diagnostics allow the smooth interval."""
-        known = self.slope_error <= LARGEST_SLOPE_ERROR and self.error < math.inf
+        known = self.slope_error <= MAX_SLOPE_ERROR and self.error < math.inf
         return known and not self.slope_clipped and self.smooth
 
     @property
     def smooth(self) -> bool:
         """Whether the answers follow the curve: no step and no flat stretch shows."""
-        low, high = LARGEST_SLOPE_CONTRAST
-        return low <= self.slope_contrast <= high and self.misfit <= LARGEST_MISFIT
+        low, high = SLOPE_CONTRASTS
+        return low <= self.slope_contrast <= high and self.misfit <= MAX_MISFIT
 
     @property
     def suspect(self) -> bool:
         """Whether an atom or a gap may be there: the result warns."""
-        return not self.smooth or self.misfit > SUSPECT_MISFIT or self.slope_ratio < LEAST_SLOPE
+        return not self.smooth or self.misfit > SUSPECT_MISFIT or self.slope_ratio < MIN_SLOPE
 
 
 def fit_curve(
@@ -184,7 +184,7 @@ def fit_curve(
     window: Flags,
     bend_doubt: float = BEND,
     near_errors: float = NEAR_ERRORS,
-    largest_bend: float = LARGEST_BEND,
+    largest_bend: float = MAX_BEND,
 ) -> CurveFit:
     """Fit the answers of all rounds; an infinite variance leaves a round out.
 
@@ -205,7 +205,7 @@ def fit_curve(
     # Nothing offered: nobody of a client has answered yet.
     offered = max(float(precision.sum()), 1e-300)
     weights = precision
-    near = min(NEAR, max(NEAR_LEAST, near_errors / (scale * math.sqrt(offered))))
+    near = min(NEAR, max(MIN_NEAR, near_errors / (scale * math.sqrt(offered))))
     eye, prior = np.eye(3), np.diag([0.0, 0.0, bend_doubt**-2])
     damping, best = 0.0, math.inf
     kept = (center, steep, bend, slope_clipped, np.zeros((3, 3)), np.zeros(3))
@@ -318,7 +318,7 @@ def fit_by_client(fit: CurveFit, answers: ClientAnswers, weights: Floats, level:
     scale = level * (1.0 - level)
     x = fit.slope / scale * (queries - fit.center)
     offered = 1.0 / float((weights**2 / precisions.sum(axis=0)).sum())
-    near = np.abs(x) <= min(NEAR, max(NEAR_LEAST, NEAR_ERRORS / (scale * offered**0.5)))
+    near = np.abs(x) <= min(NEAR, max(MIN_NEAR, NEAR_ERRORS / (scale * offered**0.5)))
     kept = np.where(near[:, None], precisions, 0.0)
     if not bool(np.all(kept.sum(axis=0) > 0.0)):
         # A client was silent wherever it would have counted: nothing bounds the error.

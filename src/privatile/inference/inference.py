@@ -74,7 +74,7 @@ class Inference:
         return replace(self, quantile=lambda level: math.inf, tail=lambda distance: 1.0, ends=None)
 
 
-SMALLEST_P = 1e-9
+MIN_P = 1e-9
 """p-values found by inverting an interval go no lower: the laws' own tails are not more certain than that."""
 
 
@@ -98,16 +98,16 @@ def from_ends(
 
 
 def p_value_of(inside: Callable[[float], bool]) -> float:
-    """The largest α at which a value is still inside the (1 − α) interval; 0 where it is below `SMALLEST_P`.
+    """The largest α at which a value is still inside the (1 − α) interval; 0 where it is below `MIN_P`.
 
     >>> round(p_value_of(lambda level: level >= 0.97), 9)
     0.03
     """
-    if not inside(1.0 - SMALLEST_P):
+    if not inside(1.0 - MIN_P):
         return 0.0
-    if inside(SMALLEST_P):
+    if inside(MIN_P):
         return 1.0
-    low, high = math.log(SMALLEST_P), math.log1p(-SMALLEST_P)
+    low, high = math.log(MIN_P), math.log1p(-MIN_P)
     for _ in range(50):
         middle = (low + high) / 2.0
         low, high = (middle, high) if inside(-math.expm1(middle)) else (low, middle)

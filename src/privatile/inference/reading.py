@@ -30,8 +30,8 @@ from privatile.estimator.tuned import SUPPORTED, AutoPlan, information, supporte
 from privatile.inference.any_shape import CHECKED_AT, AnyShape
 from privatile.inference.anytime import STRADDLED, AnytimeLaw, OpenAnytimeLaw
 from privatile.inference.curve import (
-    LARGEST_MISFIT,
-    LARGEST_SLOPE_ERROR,
+    MAX_MISFIT,
+    MAX_SLOPE_ERROR,
     CurveFit,
     fit_by_client,
     fit_run,
@@ -234,9 +234,9 @@ def reason_against(fits: SmoothFits, ends: tuple[float, float], known: float) ->
         return OUTSIDE
     if not supported(known):
         return LITTLE
-    if any(fit.slope_clipped or not fit.slope_error <= LARGEST_SLOPE_ERROR for fit in fits):
+    if any(fit.slope_clipped or not fit.slope_error <= MAX_SLOPE_ERROR for fit in fits):
         return UNKNOWN_STEEPNESS
-    if fits.apart > FARTHEST_APART or any(fit.misfit > LARGEST_MISFIT for fit in fits):
+    if fits.apart > FARTHEST_APART or any(fit.misfit > MAX_MISFIT for fit in fits):
         return NO_CURVE
     return ""
 

@@ -17,7 +17,7 @@ from privatile.laws.linear_model import linear_law
 LEAD = 3.0
 """Relaxations put before a window, so that it starts from its stationary spread."""
 
-LONGEST_LEAD = 20_000
+MAX_LEAD = 20_000
 """A first step this far from one relaxation has no stationary spread to start from; v(∞) serves."""
 
 
@@ -63,7 +63,7 @@ def finite_self_normalized(path: AveragedPath, density: float) -> Inference:
     """
     rate = float(path.steps[0] * density)
     before = math.ceil(LEAD / rate) if rate > 0.0 else 0
-    if not 0.0 < rate < 2.0 or before > LONGEST_LEAD:
+    if not 0.0 < rate < 2.0 or before > MAX_LEAD:
         return self_normalized(path)
     law = linear_law(
         np.concatenate([np.full(before, path.steps[0]), path.steps]),

@@ -82,7 +82,7 @@ which lie closer together, so less is lost to the best falling function."""
 EVENLY = 0.8
 """The first `TIMES` and `BETS` share this part evenly, all later ones the rest, as 1/(j(j + 1))."""
 
-FEWEST = 8
+MIN_ANSWERS = 8
 """Answers below which nothing is said."""
 
 
@@ -141,11 +141,11 @@ def shares(number: int, first: int) -> Floats:
 
 def change_in(queries: Floats, residuals: Floats, precisions: Floats, rounds: Sequence[int]) -> Change:
     """The evidence of one row of answers, in the order in which they came; `rounds` are their numbers."""
-    if len(queries) < FEWEST:
+    if len(queries) < MIN_ANSWERS:
         return NO_CHANGE
     gathered = np.cumsum(precisions)
     starts = np.unique(np.searchsorted(gathered, gathered[0] * AGAIN ** np.arange(200.0)))
-    starts = starts[starts <= len(queries) - FEWEST]
+    starts = starts[starts <= len(queries) - MIN_ANSWERS]
     found = [one_bet(queries[k:], residuals[k:], precisions[k:], rounds[k:]) for k in starts.tolist()]
     logs = np.array([one.log_evidence for one in found]) + np.log(shares(len(starts), BETS))
     if not bool(np.isfinite(logs).any()):

@@ -15,7 +15,7 @@ import numpy as np
 from privatile.core.arrays import Floats
 from privatile.estimator.open_ended import SURE, OpenRun
 from privatile.estimator.straddle import CERTAIN, PLENTY, Run, sign_change
-from privatile.inference.curve import LARGEST_BEND, NEAR_ERRORS, CurveFit, fit_curve
+from privatile.inference.curve import MAX_BEND, NEAR_ERRORS, CurveFit, fit_curve
 
 PLACED = 1.03
 """The questions were placed by the same answers that are fitted. To second order, whatever the information, that
@@ -27,7 +27,7 @@ humps moves the centre by half a standard error. At information 6,000, in 27 smo
 eighth round at the centre, the error over the bound is 1.058 in the median and 1.15 at most;
 with 0.3 it is 1.055 and 1.17, with 0.6 1.063 and 1.15."""
 
-FREER_BEND_DOUBT, FREER_LARGEST_BEND, FREER_NEAR_ERRORS = 0.75, 1.2, 70.0
+FREER_BEND_DOUBT, FREER_MAX_BEND, FREER_NEAR_ERRORS = 0.75, 1.2, 70.0
 """From information `PLENTY` on: κ is 0.9 among three humps, and answers of the search, up to 70 standard errors away,
 tell it. Together with the layout there and with surer places of the centre (`fit_smooth`) that brings the largest error
 over the bound from 1.17 to 1.11 (20,000 runs, information 6,000), and the median over all smooth laws from 1.052 to
@@ -100,7 +100,7 @@ def fit_smooth(
         stray = not below <= fit.center <= above
         return fit._replace(center=start if stray else fit.center, error=placement_factor(run) * fit.error)
 
-    nearer = fitted(OPEN_BEND_DOUBT if is_open else BEND_DOUBT, LARGEST_BEND, NEAR_ERRORS)
+    nearer = fitted(OPEN_BEND_DOUBT if is_open else BEND_DOUBT, MAX_BEND, NEAR_ERRORS)
     if not plenty:
         return SmoothFits(nearer, nearer)
-    return SmoothFits(fitted(FREER_BEND_DOUBT, FREER_LARGEST_BEND, FREER_NEAR_ERRORS), nearer)
+    return SmoothFits(fitted(FREER_BEND_DOUBT, FREER_MAX_BEND, FREER_NEAR_ERRORS), nearer)

@@ -29,7 +29,7 @@ import numpy as np
 from privatile.core.kinds import declaration
 from privatile.core.text import disarmed, percent_text, printable
 from privatile.errors import InputError
-from privatile.inference.inference import SMALLEST_P, p_value_of
+from privatile.inference.inference import MIN_P, p_value_of
 from privatile.result.caveats import Caveat
 from privatile.result.document import AsDocument, document
 from privatile.result.groups import GroupResults
@@ -187,7 +187,7 @@ def compare(
         return low <= 0.0 <= high
 
     interval = difference_interval(first, second, confidence_level)
-    p_value = max(p_value_of(inside), SMALLEST_P)
+    p_value = max(p_value_of(inside), MIN_P)
     return Comparison(first, second, first.estimate - second.estimate, interval, confidence_level, p_value)
 
 

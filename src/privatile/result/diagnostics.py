@@ -16,9 +16,9 @@ from privatile.estimator.plan import Plan, RoundState
 from privatile.estimator.settings import ReportSettings
 from privatile.estimator.straddle import CLOSEST, StraddlePlan, straddle_memory
 from privatile.estimator.tuned import (
+    MIN_RECORDS,
     RELAXATIONS,
     ROUNDS,
-    SHORTEST,
     STABLE,
     SUPPORTED,
     AutoPlan,
@@ -26,7 +26,7 @@ from privatile.estimator.tuned import (
     supported,
     tuned_run,
 )
-from privatile.inference.curve import LARGEST_MISFIT, LARGEST_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
+from privatile.inference.curve import MAX_MISFIT, MAX_SLOPE_ERROR, SUSPECT_MISFIT, UNKNOWN_SLOPE, CurveFit
 from privatile.inference.inference import ANY_SHAPE_METHOD
 from privatile.inference.reading import Reading
 from privatile.inference.series import largest_influences
@@ -54,7 +54,7 @@ def curve_warnings(fit: CurveFit) -> dict[str, bool]:
     """By the code of the caveat, whether the fit of a run calls for it."""
     return {
         "misfit": fit.suspect,
-        "slope": fit.slope_error > LARGEST_SLOPE_ERROR or fit.slope_clipped,
+        "slope": fit.slope_error > MAX_SLOPE_ERROR or fit.slope_clipped,
         "curvature": fit.bend_share > UNKNOWN_BEND,
     }
 
@@ -173,7 +173,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
         learned = straddle_memory(state).run
         searched, spent = learned.searched, learned.spent
         words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
-        yield Row("search", "search", {"rounds": searched, "share": round(spent, DIGITS)}, words)
+        yield Row("search", "search", {"rounds": searched, "share": round(float(spent), DIGITS)}, words)
         return
     if not isinstance(plan, AutoPlan):
         return
@@ -181,7 +181,7 @@ def _stages(plan: Plan, state: RoundState) -> Iterator[Row | Caveat]:
     searched, probed, spent = run.searched, run.probed, run.spent
     words = f"{searched} rounds with {percent_text(spent, 2)} of the records to place the quantile"
     words += f", {probed} to probe around it"
-    found = {"rounds": searched, "share": round(spent, DIGITS), "probes": probed}
+    found = {"rounds": searched, "share": round(float(spent), DIGITS), "probes": probed}
     yield Row("search", "search", found, words)
     if run.gave_up:
         yield caveat("not-located", helps=NARROW[no_log(plan.scale)])
@@ -221,14 +221,14 @@ def _curve(plan: Plan, trajectory: Trajectory, reading: Reading) -> Iterator[Row
             "misfit",
             "misfit of the curve",
             finite(misfit),
-            f"χ² = {misfit:.1f}; seldom above {SUSPECT_MISFIT:g} where smooth, withdrawn above {LARGEST_MISFIT:g}",
+            f"χ² = {misfit:.1f}; seldom above {SUSPECT_MISFIT:g} where smooth, withdrawn above {MAX_MISFIT:g}",
         ),
     )
     yield from (row if known else row._replace(value=None, text=f"not known (density {percent})") for row in rows)
     if calls_for["misfit"] and not reading.contradiction:
         yield caveat("misfit")
     if calls_for["slope"]:
-        yield caveat("slope", error=percent, most=f"{LARGEST_SLOPE_ERROR:.0%}")
+        yield caveat("slope", error=percent, most=f"{MAX_SLOPE_ERROR:.0%}")
     if calls_for["curvature"]:
         yield caveat("curvature", percent=f"{bend_share:.0%}", helps=STRAIGHTEN[no_log(plan.scale)])
     if reached < FEW_RELAXATIONS and not straddled and not isinstance(plan, AutoPlan):
@@ -266,7 +266,7 @@ def explain(
     if plan.wanted is None and plan.rounds != ROUNDS:
         lines.append(
             f"Rounds: {plan.rounds} instead of {ROUNDS}, so that the smallest client, with "
-            f"{min(client.records for client in plan.clients)} records, gives about {SHORTEST} a round."
+            f"{min(client.records for client in plan.clients)} records, gives about {MIN_RECORDS} a round."
         )
     if isinstance(plan, StraddlePlan):
         placed, layout = straddle_memory(state).run.window.placed, plan.rules.layout

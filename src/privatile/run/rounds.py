@@ -19,10 +19,10 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from privatile.core.mechanism import IMPOSSIBLE
-from privatile.estimator.open_ended import SHARE, SHORTEST, Reason, round_length
+from privatile.estimator.open_ended import MIN_ROUND_LENGTH, SHARE, Reason, round_length
 from privatile.run.coordinator import LevelRun
 
-ROUND_LENGTH = f"{SHORTEST}, later 1/{SHARE} of all so far"
+ROUND_LENGTH = f"{MIN_ROUND_LENGTH}, later 1/{SHARE} of all so far"
 """`round_length` in words."""
 
 Ending = Reason | Literal[""]

@@ -17,7 +17,7 @@ from privatile.core.scale import Scale
 from privatile.errors import InputError
 from privatile.estimator.open_ended import OpenPlan
 from privatile.estimator.plan import Ask, Plan, RoundState
-from privatile.estimator.schedule import MOST_COUNTS
+from privatile.estimator.schedule import MAX_COUNTS
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.straddle import StraddlePlan
 from privatile.result.result import QuantileResult, Results
@@ -76,7 +76,7 @@ def mark_rounds(planned: int) -> frozenset[int]:
     ([1, 2, 3, 4, 5], True, 145)
     """
     if not planned:
-        return frozenset(np.geomspace(1, MOST_COUNTS, MARKS + 40).round().astype(np.int64).tolist())
+        return frozenset(np.geomspace(1, MAX_COUNTS, MARKS + 40).round().astype(np.int64).tolist())
     return frozenset(bucket_ends(planned, MARKS if planned <= LONG else FEWER_MARKS).tolist())
 
 

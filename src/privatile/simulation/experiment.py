@@ -198,7 +198,7 @@ class _Settings:
     grid: tuple[AnySpec, ...] = ()
 
 
-MOST_CELLS = 10_000
+MAX_CELLS = 10_000
 """Cells of one grid; the paper's largest has 60."""
 
 Labels = tuple[tuple[str, str], ...]
@@ -388,8 +388,8 @@ def _combinations(
     sizes = sizes if isinstance(sizes, list) else [sizes]
     axes.append([(size, str(n), document.value(n, Size, (*place, size, i))) for i, n in enumerate(sizes)])
     count = math.prod(len(points) for points in axes)
-    if count > MOST_CELLS:
-        document.add(place, f"a grid may have {MOST_CELLS:,} cells; this one has {count:,}. Cross fewer values.")
+    if count > MAX_CELLS:
+        document.add(place, f"a grid may have {MAX_CELLS:,} cells; this one has {count:,}. Cross fewer values.")
         return []
     return [
         (tuple((axis, label) for axis, label, _ in points), {axis: value for axis, _, value in points})

@@ -1,7 +1,7 @@
 """A plan checked by simulation: the same design, clients and levels, on a population one can draw from."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -19,15 +19,6 @@ SPREADS = 8.0
 
 SEED = 1
 
-IN_WORDS: Mapping[str, Mapping[str, str]] = {
-    "normal": {"mean": "location", "median": "location", "sd": "scale"},
-    "lognormal": {"median": "location", "sigma": "scale"},
-    "laplace": {"mean": "location", "median": "location"},
-    "cauchy": {"median": "location"},
-    "student-t": {"median": "location"},
-}
-"""Other names of a family's parameters, as people say them."""
-
 
 def parse_population(text: str) -> Population:
     """A family, with its numbers after a colon: by name, or in order.
@@ -42,7 +33,7 @@ def parse_population(text: str) -> Population:
         known = ", ".join(name for name in FAMILIES if name != "mixture")
         raise InputError(f"--population takes one of {known}, with its numbers after a colon; got {text!r}.")
     names = [field.name for field in fields(FAMILIES[family])]  # type: ignore[arg-type]
-    other = IN_WORDS.get(family, {})
+    other = FAMILIES[family].in_words
     found: dict[str, float] = {}
     for place, part in enumerate(numbers.split(",") if numbers else ()):
         said, equals, number = part.rpartition("=")

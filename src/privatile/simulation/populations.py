@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.special
@@ -66,6 +66,12 @@ def _check_finite(field: str, value: float) -> None:
 
 class Population:
     """A distribution on the line: the law of location + scale·Z; subclasses give the CDF, density and quantile of Z."""
+
+    family: ClassVar[str] = ""
+    """Its name in designs; none where it has none."""
+
+    in_words: ClassVar[Mapping[str, str]] = {}
+    """Other names of its parameters, as people say them."""
 
     smooth = True
     """Whether the CDF is continuous with a bounded density: then a fine table of it serves the kernels."""
@@ -109,8 +115,9 @@ class Population:
 
     def to_spec(self) -> dict[str, Any]:
         """The table that `from_spec` reads."""
-        family = next(name for name, kind in FAMILIES.items() if kind is type(self))
-        return {"family": family} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        if not self.family:
+            raise InputError(f"{type(self).__name__} has no name in designs.")
+        return {"family": self.family} | {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
 
 def bisect(cdf: Callable[[Floats], Any], p: Floats) -> Floats:
@@ -159,6 +166,9 @@ class Normal(_LocationScale):
     0.975
     """
 
+    family = "normal"
+    in_words: ClassVar[Mapping[str, str]] = {"mean": "location", "median": "location", "sd": "scale"}
+
     def _cdf(self, z: Floats) -> Any:
         return 0.5 * scipy.special.erfc(-z / math.sqrt(2.0))
 
@@ -176,6 +186,8 @@ class Uniform(Population):
     >>> Uniform(-1, 1).cdf(0.5)
     0.75
     """
+
+    family = "uniform"
 
     low: float = 0.0
     high: float = 1.0
@@ -205,6 +217,9 @@ class Uniform(Population):
 class Cauchy(_LocationScale):
     """Cauchy(location, scale), which has no mean; its quantiles are estimated like any other's."""
 
+    family = "cauchy"
+    in_words: ClassVar[Mapping[str, str]] = {"median": "location"}
+
     def _cdf(self, z: Floats) -> Any:
         return 0.5 + np.arctan(z) / math.pi
 
@@ -219,6 +234,9 @@ class Cauchy(_LocationScale):
 class Laplace(_LocationScale):
     """Laplace(location, scale)."""
 
+    family = "laplace"
+    in_words: ClassVar[Mapping[str, str]] = {"mean": "location", "median": "location"}
+
     def _cdf(self, z: Floats) -> Any:
         return _two_tails(z, 0.5 * np.exp(-abs(z)))
 
@@ -232,6 +250,9 @@ class Laplace(_LocationScale):
 @dataclass(frozen=True)
 class LogNormal(_LocationScale):
     """exp(N(location, scale²)): incomes, durations."""
+
+    family = "lognormal"
+    in_words: ClassVar[Mapping[str, str]] = {"median": "location", "sigma": "scale"}
 
     @property
     def frame(self) -> tuple[float, float]:
@@ -261,6 +282,9 @@ class StudentT(_LocationScale):
     0.975
     """
 
+    family = "student-t"
+    in_words: ClassVar[Mapping[str, str]] = {"median": "location"}
+
     degrees: float = 3.0
 
     def __post_init__(self) -> None:
@@ -288,6 +312,8 @@ class Mixture(Population):
     >>> round(halves.quantile(0.5), 12)
     1.0
     """
+
+    family = "mixture"
 
     parts: tuple[Population, ...]
     weights: tuple[float, ...] = ()
@@ -319,13 +345,7 @@ class Mixture(Population):
 
 
 FAMILIES: dict[str, type[Population]] = {
-    "normal": Normal,
-    "uniform": Uniform,
-    "cauchy": Cauchy,
-    "laplace": Laplace,
-    "lognormal": LogNormal,
-    "student-t": StudentT,
-    "mixture": Mixture,
+    kind.family: kind for kind in (Normal, Uniform, Cauchy, Laplace, LogNormal, StudentT, Mixture)
 }
 """Families that can be named in a design."""
 
@@ -371,7 +391,7 @@ def from_spec(spec: object) -> Population:
 ACCURACY = 1e-6
 """Largest error of a probability. It moves a root by 1e-6/f: a thousandth of the smallest error in the paper."""
 
-FEWEST_CELLS, MOST_CELLS = 1 << 10, 1 << 17
+MIN_TABLE_CELLS, MAX_TABLE_CELLS = 1 << 10, 1 << 17
 """From 4 kB, well inside the first-level cache, to 512 kB, the second-level one."""
 
 
@@ -419,10 +439,10 @@ def make_grid(populations: Sequence[Population], low: float, high: float) -> Gri
     raster = width / 8.0
     keys = [(standard, raster * math.floor(start / raster)) for standard, (start, _) in ends.items()]
     row = {standard: i for i, standard in enumerate(ends)}
-    cells = FEWEST_CELLS
+    cells = MIN_TABLE_CELLS
     while any(_error(standard, first, width, cells) > ACCURACY for standard, first in keys):
         cells *= 2
-        if cells > MOST_CELLS:
+        if cells > MAX_TABLE_CELLS:
             return None
     return Grid(
         tables=np.stack([_survivals(standard, first, width, cells) for standard, first in keys]),
@@ -579,7 +599,7 @@ def read_columns(path: str | Path, value: str, client: str | None = None) -> "di
     return found
 
 
-KINDS = (Normal, Uniform, Cauchy, Laplace, LogNormal, StudentT, Empirical)
+KINDS = (*(kind for kind in FAMILIES.values() if kind is not Mixture), Empirical)
 """A kind's number in the kernels is its place here."""
 
 

@@ -258,9 +258,9 @@ Progress = Callable[[int, int], None]
 """(updates done so far, updates of the whole experiment)."""
 
 
-MOST_UPDATES = 10**12
+MAX_UPDATES = 10**12
 """A launch's work: some seconds on a large GPU."""
-MOST_LANES = 1 << 22
+MAX_LANES = 1 << 22
 """A launch's replications: 200 MB of generators, starts and results."""
 
 
@@ -341,7 +341,7 @@ def _groups(missing: Sequence[tuple[int, Cell]], replications: int) -> Iterator[
     updates = lanes = 0
     for item in missing:
         more = replications * item[1].updates
-        if group and (updates + more > MOST_UPDATES or lanes + replications > MOST_LANES):
+        if group and (updates + more > MAX_UPDATES or lanes + replications > MAX_LANES):
             yield group
             group, updates, lanes = [], 0, 0
         group.append(item)

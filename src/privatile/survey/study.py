@@ -28,7 +28,7 @@ from privatile.core.scale import check_range, make_scale
 from privatile.core.text import Hashed, client_name, short
 from privatile.errors import InputError
 from privatile.estimator.clients import ROUNDED, UNITY, shares
-from privatile.estimator.open_ended import SHORTEST, answers_before_interval, seconds_of
+from privatile.estimator.open_ended import MIN_ROUND_LENGTH, answers_before_interval, seconds_of
 from privatile.run.rounds import ROUND_LENGTH
 from privatile.run.web import is_loopback
 
@@ -193,7 +193,7 @@ class SurveyStudy(Hashed):
     @property
     def first_interval_after(self) -> int:
         """About how many answers it takes until there is an interval; without one there is no result."""
-        length = self.round_answers or SHORTEST
+        length = self.round_answers or MIN_ROUND_LENGTH
         return answers_before_interval(self.mechanism.truth_rate, self.level, length)
 
     @property
