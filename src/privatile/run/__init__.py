@@ -8,6 +8,7 @@ one reader of a file, `status` says where its run stands. `web` holds what the p
 from privatile.run.coordinator import ClientTotals, Coordinator, LevelRound, LevelRun, new_run_name
 from privatile.run.locks import claim, writer_lives
 from privatile.run.run_file import RunStore, StoredRound
+from privatile.run.view import RunView
 
 __all__ = [
     "ClientTotals",
@@ -15,6 +16,7 @@ __all__ = [
     "LevelRound",
     "LevelRun",
     "RunStore",
+    "RunView",
     "StoredRound",
     "claim",
     "new_run_name",
