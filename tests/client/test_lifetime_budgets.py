@@ -73,7 +73,10 @@ def test_sums_are_right(
 
 def test_charges_survive_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifetime_budgets, "FOLD", 4)
-    for _ in range(3):
+    for times in range(3):
+        if times:  # whether they are folded or not
+            with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:
+                assert ledger.lifetime_budgets.spent(people([1, 2, 3, 4])).tolist() == [0.5 * times] * 3 + [0.0]
         with Ledger.open(tmp_path / "ledger.db") as ledger, ledger.transaction():
             ledger.lifetime_budgets.charge([people([1, 2]), people([3])], 0.5)
     with Ledger.open(tmp_path / "ledger.db", read_only=True) as ledger:

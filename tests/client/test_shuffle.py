@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import chdtri
@@ -81,7 +81,14 @@ def test_long_streams_are_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
     assert np.array_equal(words_at(b"k" * 32, 5, 1_000), whole)
 
 
+MANY = [(k * 7 % 4, k * 5 % 3) for k in range(40)]
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=60), st.booleans(), st.booleans())
+@example(MANY, False, True)
+@example(MANY, True, True)
+@example(MANY, False, False)
+@example(MANY, True, False)
 def test_rows_are_sorted_by_the_whole_tag_then_by_number(
     rows: list[tuple[int, int]], numbered: bool, many: bool
 ) -> None:

@@ -26,7 +26,7 @@ Row = dict[str, Any]
 SIZES = {"records": "records per client", "rounds": "rounds"}
 """Labels of sizes, and what they count."""
 
-HIGHEST_ERROR = 6.0
+MAX_ERROR = 6.0
 """Multiples of the bound that are drawn; a larger error is drawn at the edge, and its number is in the table."""
 
 
@@ -112,7 +112,7 @@ class ExperimentSeries(NamedTuple):
         known = [point.high for point in errors if math.isfinite(point.value)]
         if known:  # a column of values has no density, so no least error is known
             title, highest = "Error, as a multiple of the least that any method can reach", max(known) * 1.05
-            measures.append(Measure(title, "error / bound", panels(_error), (0.0, min(highest, HIGHEST_ERROR)), 1.0))
+            measures.append(Measure(title, "error / bound", panels(_error), (0.0, min(highest, MAX_ERROR)), 1.0))
         return cls(
             sorted({_size(row) for row in rows}),
             next(words for name, words in SIZES.items() if name in rows[0]),
@@ -149,7 +149,7 @@ STILL_POINTS = 300
 """Points of a trajectory: about one for two pixels of the drawing's width."""
 
 
-MOST_DOTS = 60
+MAX_DOTS = 60
 """Questions at the centre that are drawn."""
 
 
@@ -159,7 +159,7 @@ STRIP = 14
 LETTER = 6.6
 """Width of a letter of an axis' number, in pixels of the drawing, rather too wide."""
 
-LONGEST_TITLE = 60
+MAX_TITLE = 60
 """Characters of a column's name beside an axis."""
 
 
@@ -294,7 +294,7 @@ def trajectory_chart(path: ThinPath, value: str) -> Chart | None:
         *(Shape("estimate", points(path.estimate.tolist(), part)) for part in _unbroken(path.estimate, keep)),
     ]
     centers = np.flatnonzero(~np.isnan(path.question_center))
-    for i in centers[:: 1 + len(centers) // MOST_DOTS].tolist():
+    for i in centers[:: 1 + len(centers) // MAX_DOTS].tolist():
         at, height_there = x.at(float(path.rounds[i])), y.at(float(path.question_center[i]))
         shapes.append(_line("dot", at, height_there, at, height_there))
     for number in ticks(1, last, 6, whole=True):
@@ -332,7 +332,7 @@ def _strip(x: Axis, y: Axis, path: ThinPath) -> list[Shape]:
 
 
 def _axis_title(value: str) -> str:
-    return value if len(value) <= LONGEST_TITLE else f"{value[: LONGEST_TITLE - 1]}…"
+    return value if len(value) <= MAX_TITLE else f"{value[: MAX_TITLE - 1]}…"
 
 
 def panel_chart(lines: Sequence[Sequence[Point]], heights: tuple[float, float], rule: float) -> Chart:

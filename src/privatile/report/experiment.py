@@ -125,7 +125,7 @@ def _legend(figure: "Figure", names: Sequence[str]) -> None:
     figure.legend(handles=entries, loc="outside upper center", ncols=min(len(entries), 4), frameon=False)
 
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 
 
 def experiment_page(path: Path) -> str:
@@ -142,7 +142,7 @@ def experiment_page(path: Path) -> str:
         "replications": store.replications,
         "cells": store.cells,
         "confidence_level": confidence_level,
-        "rows": [plain_row(row) for row in rows[:MOST_ROWS]],
+        "rows": [plain_row(row) for row in rows[:MAX_ROWS]],
     }
     return render_page(
         "experiment.html.j2",
@@ -216,7 +216,7 @@ def _drawn(rows: Sequence[Row], confidence_level: float) -> dict[str, Any]:
             for measure in series.measures
         ],
         "heads": [name.replace("_", " ") for name in heads],
-        "cells": [_cell(row, labels, confidence_level) for row in rows[:MOST_ROWS]],
+        "cells": [_cell(row, labels, confidence_level) for row in rows[:MAX_ROWS]],
     }
 
 

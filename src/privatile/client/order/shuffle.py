@@ -13,7 +13,7 @@ import hashlib
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -266,7 +266,7 @@ class _Shuffle:
 
     def columns(self) -> dict[str, ShuffledColumn]:
         with ThreadPoolExecutor(1) as aside:  # digests of a piece are made while the next one is read
-            hashing: Future[None] | None = None
+            hashing = aside.submit(_hash_all, [])
             for batch in self.source.batches():
                 if batch.texts is not None:  # what values are read from goes into digests, wherever one batch ends
                     self._texts = self._texts or (self._hash(b"lengths"), self._hash(b"texts"))
@@ -274,9 +274,9 @@ class _Shuffle:
                     self._texts[1].update(batch.texts.written)
                 for start in range(0, len(batch.values), BATCH_ROWS):
                     updates = self._gather(batch.piece(start, start + BATCH_ROWS))
-                    if hashing is not None:
-                        hashing.result()
+                    hashing.result()
                     hashing = aside.submit(_hash_all, updates)
+            hashing.result()
         self.source.refuse_copies()
         names = self.source.clients
         if not names:
