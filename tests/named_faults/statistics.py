@@ -456,14 +456,14 @@ def a_plan_promises_half_the_width(seams: Seams) -> None:
 @fault("tests/api/test_survey_weights.py::test_sizes_are_the_default_and_never_tell_who_had_answered_elsewhere")
 def weights_by_size_are_forgotten(seams: Seams) -> None:
     def make(original: Original, hit: Hit) -> Original:
-        def client_weights(self: Any, records: Any) -> Any:
+        def weights_of(self: Any, records: Any) -> Any:
             if len(records) > 1:
                 hit()
             return dict.fromkeys(records, 1.0 / len(records))
 
-        return client_weights
+        return weights_of
 
-    seams.replace("privatile.planning.options:Options.client_weights", make)
+    seams.replace("privatile.planning.options:Options.weights_of", make)
 
 
 @fault("tests/api/test_groups.py::test_simultaneous_intervals_are_those_of_the_root_of_the_confidence")

@@ -1,6 +1,6 @@
 """The chain value: one hash for a study, a roster and everything that was asked, answered and decided so far.
 
-    chain_0 = SHA-256 of {study, run, roster}
+    chain_0 = SHA-256 of {format, study, run, roster}
     chain_t = SHA-256 of {chain_{t-1}, round t: question, digests of the signed answers, unspent, notes}
     the end = SHA-256 of {chain_t, "the run is over"}
 
@@ -40,10 +40,12 @@ from privatile_leaderless.entries import (
     Checkpoint,
     ClosedRound,
     Final,
-    LevelAsk,
     PeerAnswer,
     plain_ask,
 )
+
+FORMAT = 2
+"""Of what the log holds: programs with different ones have no chain value in common."""
 
 
 def first_chain(study: str, run: str, roster: str) -> str:
@@ -52,33 +54,9 @@ def first_chain(study: str, run: str, roster: str) -> str:
     >>> first_chain("0" * 64, "r", "1" * 64) == first_chain("0" * 64, "r", "2" * 64)
     False
     """
-    return text_digest(canonical_json({"kind": "begin", "study": study, "run": run, "roster": roster}))
-
-
-def next_chain(
-    before: str,
-    number: int,
-    asks: Sequence[LevelAsk],
-    answers: Mapping[str, str | None],
-    unspent: Sequence[Sequence[int]],
-    notes: Sequence[tuple[str, str]],
-) -> str:
-    """The value after a round.
-
-    `answers` has for every client, in the study's order, the digest of its payload (`payload_digest`), None for a
-    silent one: the counts are part of what is hashed there. `unspent` is as a run's file holds it, per level that was
-    asked (`StoredRound`). `notes` are senders and digests of payloads, in the log's order.
-    """
-    body = {
-        "kind": "round",
-        "before": before,
-        "round": number,
-        "asks": [plain_ask(one) for one in asks],
-        "answers": [[client, digest] for client, digest in answers.items()],
-        "unspent": [list(row) for row in unspent],
-        "notes": [list(note) for note in notes],
-    }
-    return text_digest(canonical_json(body))
+    return text_digest(
+        canonical_json({"kind": "begin", "format": FORMAT, "study": study, "run": run, "roster": roster})
+    )
 
 
 def end_chain(before: str, rounds: int) -> str:
@@ -92,13 +70,23 @@ def payload_digest(payload: bytes) -> str:
 
 
 def closed_chain(closed: ClosedRound, clients: Sequence[str]) -> str:
-    """The value after a closed round."""
-    answers = {
-        client: None if payload is None else payload_digest(payload.encode())
-        for client, payload in zip(clients, closed.answers, strict=True)
+    """The value after a closed round: of every answer and note it holds the digest, so the counts are part of it.
+
+    Answers stand in the study's order, None for a silent client, and notes in the log's.
+    """
+    body = {
+        "kind": "round",
+        "before": closed.before,
+        "round": closed.round,
+        "asks": [plain_ask(one) for one in closed.asks],
+        "answers": [
+            [client, None if payload is None else payload_digest(payload.encode())]
+            for client, payload in zip(clients, closed.answers, strict=True)
+        ],
+        "unspent": [list(row) for row in closed.unspent],
+        "notes": [[note.sender, payload_digest(note.payload.encode())] for note in closed.notes],
     }
-    notes = [(note.sender, payload_digest(note.payload.encode())) for note in closed.notes]
-    return next_chain(closed.before, closed.round, closed.asks, answers, closed.unspent, notes)
+    return text_digest(canonical_json(body))
 
 
 def signed_value(entry: AnyEntry) -> tuple[int, str] | None:

@@ -12,8 +12,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,37 +78,30 @@ def proposal_delay(place: int, number: int, peers: int, usual: float = 0.0) -> f
     return 0.0 if turn == 0 else min(step * 2.0 ** (turn - 1), LONGEST_STEP_IN)
 
 
+@dataclass(eq=False, repr=False)
 class Conduct:
     """One peer's part in the protocol, on one connection after the other."""
 
-    def __init__(
-        self,
-        client: str,
-        key: KeyPair,
-        replica: Replica,
-        peer_log: PeerLog,
-        responder: SiteResponder,
-        limits: SiteLimits,
-        notes: PeerNotes,
-        votes: VoteBox,
-        claim: Callable[[tuple[LevelAsk, ...]], bool],
-        *,
-        restored: bool = False,
-    ) -> None:
-        self._client, self._key = client, key
-        self._replica, self._log = replica, peer_log
-        self._responder, self._limits = responder, limits
-        self._notes, self._votes = notes, votes
-        self._claim = claim
-        """Takes the slot of the chain value here, durably, with an answer to this question or none."""
-        self._restored = restored
-        """The site says that its ledger was restored from a backup."""
-        self._place = list(replica.study.clients).index(client)
+    _client: str
+    _key: KeyPair
+    _replica: Replica
+    _log: PeerLog
+    _responder: SiteResponder
+    _limits: SiteLimits
+    _notes: PeerNotes
+    _votes: VoteBox
+    _claim: Callable[[tuple[LevelAsk, ...]], bool]
+    """Takes the slot of the chain value here, durably, with an answer to this question or none."""
+    _restored: bool = False
+    """The site says that its ledger was restored from a backup."""
+
+    def __post_init__(self) -> None:
+        self._place = list(self._replica.study.clients).index(self._client)
         self._sent: set[tuple[object, ...]] = set()
         """What was published on this connection: it publishes again by itself."""
         self._slot_since: tuple[int, float] = (-1, 0.0)
         self._asked_since: tuple[int, float, float] = (-1, 0.0, 0.0)
-        self._forgotten = 1 if peer_log.restored else 0
+        self._forgotten = 1 if self._log.restored else 0
         """The highest slot in which it has signed what it does not know, as far as was seen: its file is an older copy.
         0: it is not."""
         self._relinked_in = 0
@@ -148,7 +142,9 @@ class Conduct:
             await self._recover(port)
             return now + 1.0
         if replica.ended:
-            await self._once(port, ("final", replica.head), self._sign_end)
+            what = ("final", replica.head)
+            if what not in self._sent and self._may_sign():
+                await self._once(port, what, lambda: replica.final(self._client))
             return now + 1.0
         if replica.round is None:
             return now + 1.0
@@ -166,13 +162,14 @@ class Conduct:
         if now < deadline:
             return min(deadline, now + 1.0)
         if self._client not in replica.close_votes:
-            await self._once(port, ("close", replica.epoch, replica.head), self._vote_to_close)
+            vote = ("close", replica.epoch, replica.head)
+            await self._once(port, vote, lambda: replica.close_vote(self._client))
         return now + 1.0
 
-    async def _once(self, port: LogPort, what: tuple[object, ...], do: Callable[[LogPort], Awaitable[None]]) -> None:
+    async def _once(self, port: LogPort, what: tuple[object, ...], make: Callable[[], AnyEntry]) -> None:
         if what not in self._sent:
             self._sent.add(what)
-            await do(port)
+            await self._publish(port, make())
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
@@ -181,20 +178,10 @@ class Conduct:
         delay = proposal_delay(self._place, replica.closed + 1, len(replica.study.clients), port.delay)
         at = self._slot_since[1] + delay
         if now >= at:
-            await self._once(port, ("proposal", replica.epoch, replica.head), self._publish_proposal)
+            what = ("proposal", replica.epoch, replica.head)
+            await self._once(port, what, lambda: replica.proposal(self._client))
             return now + 1.0
         return at
-
-    async def _publish_proposal(self, port: LogPort) -> None:
-        await self._publish(port, self._replica.proposal(self._client))
-
-    async def _vote_to_close(self, port: LogPort) -> None:
-        await self._publish(port, self._replica.close_vote(self._client))
-
-    async def _sign_end(self, port: LogPort) -> None:
-        replica = self._replica
-        if self._may_sign():
-            await self._publish(port, replica.final(self._client))
 
     async def _answer(self, port: LogPort) -> None:
         replica, study = self._replica, self._replica.study
@@ -270,10 +257,7 @@ class Conduct:
         if replica.has_voted(self._client):
             self._votes.done()
         else:  # one that comes after its round does not count: there is another one in the next
-            await self._once(port, ("vote", replica.epoch, replica.head), self._publish_vote)
-
-    async def _publish_vote(self, port: LogPort) -> None:
-        await self._publish(port, self._replica.vote(self._client))
+            await self._once(port, ("vote", replica.epoch, replica.head), lambda: replica.vote(self._client))
 
     async def _recover(self, port: LogPort) -> None:
         replica = self._replica
@@ -285,15 +269,13 @@ class Conduct:
             self._notes.event("restored file", text, self._client, replica.closed + 1)
             return
         # Again where it has learned meanwhile that its file is an older copy.
-        await self._once(port, ("stand", replica.epoch, self._log.slots.is_doubtful), self._publish_stand)
+        slots = self._log.slots
+        stand = replica.stand(self._client, slots, self._log.answered(slots.highest))
+        await self._once(port, ("stand", replica.epoch, slots.is_doubtful), lambda: stand)
         what = ("checkpoint", replica.epoch, replica.head)
         if replica.begins_at is not None and what not in self._sent and self._claim(()):
             self._sent.add(what)
             await self._publish(port, replica.checkpoint(self._client))
-
-    async def _publish_stand(self, port: LogPort) -> None:
-        slots = self._log.slots
-        await self._publish(port, self._replica.stand(self._client, slots, self._log.answered(slots.highest)))
 
     def seen(self, entry: LogEntry) -> None:
         """An entry was read in the log: an own one that is not known here warns."""

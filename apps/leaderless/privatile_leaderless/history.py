@@ -5,7 +5,7 @@ So a round that somebody else relays, or that comes from another peer's file, is
 the log, and a replica can go back to any of its rounds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -259,9 +259,15 @@ class History:
         }
         # A peer whose answer stands in the round restores no ledger: its answer comes after that.
         for note in closed.notes:
-            self._follow_note(note, intake)
+            entry = self.entry_of(note.sender, note.payload)
+            if not isinstance(entry, Vote | Restored):
+                raise ProtocolError("a note of the round is not a vote or a restored ledger of its sender.")
+            if not self.note(entry, note.payload.encode()):
+                raise ProtocolError("a note of the round changes nothing.")
+            if isinstance(entry, Restored):
+                intake.relink(note.sender, entry.link, self.closed + 1)
         for client, payload in payloads.items():
-            if not self._offer(intake, client, payload):
+            if not self._counts(intake, client, payload):
                 raise ProtocolError(f"the answer of {client} is not one to this round.")
         if len(intake.answers) < quorums.signing(self.study):
             raise ProtocolError("the round has fewer answers than the quorum.")
@@ -277,54 +283,29 @@ class History:
         """Check the votes to close a round that lacks answers: so many peers, in one log."""
         voters, epochs = set(), set()
         for vote in closed.votes:
-            entry = self._entry(vote)
-            own = (self.study.digest, self.study.run, vote.sender, closed.round, closed.before)
-            if (
-                not isinstance(entry, CloseVote)
-                or entry.question != asks_digest(closed.asks)
-                or own
-                != (
-                    entry.study,
-                    entry.run,
-                    entry.sender,
-                    entry.round,
-                    entry.chain,
-                )
-            ):
+            entry, about = self.entry_of(vote.sender, vote.payload), (closed.round, closed.before)
+            asked = asks_digest(closed.asks)
+            if not isinstance(entry, CloseVote) or (entry.round, entry.chain, entry.question) != (*about, asked):
                 raise ProtocolError("a vote to close the round is not one of its sender's.")
             voters.add(vote.sender)
             epochs.add(entry.epoch)
         if not len(voters) == len(closed.votes) == needed or len(epochs) > 1:
             raise ProtocolError(f"closing the round takes the votes of {needed} peers in one log.")
 
-    def _entry(self, note: Note) -> AnyEntry | None:
-        """The entry that somebody has signed; None where it is not one of its sender's."""
+    def _counts(self, intake: AnswerIntake, client: str, payload: bytes) -> bool:
+        answer = self.entry_of(client, payload)
+        if not isinstance(answer, PeerAnswer) or answer.chain != self.chain:
+            return False
+        return intake.offer(client, payload, read=lambda *_: answer).outcome == "counted"
+
+    def entry_of(self, sender: str, payload: str | bytes) -> AnyEntry | None:
+        """The entry of this study and run that this peer has signed; None where it is none."""
         try:
-            return read_entry(note.payload.encode(), self.keys[note.sender].signer)
+            entry = read_entry(payload.encode() if isinstance(payload, str) else payload, self.keys[sender].signer)
         except (ProtocolError, KeyError):
             return None
-
-    def _offer(self, intake: AnswerIntake, client: str, payload: bytes) -> bool:
-        """Whether this answer counts."""
-        entry = self._entry(Note(client, payload.decode()))
-        if not isinstance(entry, PeerAnswer) or entry.chain != self.chain:
-            return False
-        return offer(intake, client, payload, entry)
-
-    def _follow_note(self, note: Note, intake: AnswerIntake) -> None:
-        entry = self._entry(note)
-        ours = isinstance(entry, Vote | Restored) and entry.study == self.study.digest and entry.run == self.study.run
-        if not isinstance(entry, Vote | Restored) or not ours or entry.sender != note.sender:
-            raise ProtocolError("a note of the round is not a vote or a restored ledger of its sender.")
-        if not self.note(entry, note.payload.encode()):
-            raise ProtocolError("a note of the round changes nothing.")
-        if isinstance(entry, Restored):
-            intake.relink(note.sender, entry.link, self.closed + 1)
-
-
-def offer(intake: AnswerIntake, client: str, payload: bytes, message: PeerAnswer) -> bool:
-    """Offer an answer whose signature was checked; whether it counts."""
-    return intake.offer(client, payload, read=lambda *_: message).outcome == "counted"
+        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
+        return entry if ours else None
 
 
 def closed_rounds(store: RunStore, study: FederationStudy, roster: str) -> Iterator[ClosedRound]:
@@ -402,7 +383,7 @@ class Followed:
     broken: str = ""
     """Which round does not follow, and why; empty where all do."""
     finals: list[str] = field(default_factory=list)
-    """Who has signed the end of this history."""
+    """Who has signed that the run is over after this history: with a final, or in a new log with a checkpoint."""
 
 
 def follow_file(study: FederationStudy, keys: Mapping[str, PublicKeys], roster: str, store: RunStore) -> Followed:
@@ -420,38 +401,23 @@ def follow_file(study: FederationStudy, keys: Mapping[str, PublicKeys], roster: 
         except PrivatileError as error:
             found.broken = f"round {number:,}: {error}"
             break
-        if not _same(record, kept[number], found.evidence):
+        told = {client: found.evidence[number, client][2] for client in record.accepted}
+        signers = {client: one.signer for client, one in record.accepted.items()}
+        if (_counted(record.stored), told) != (_counted(kept[number]), signers):
             found.broken = f"round {number:,}: its counts are not those that were signed"
             break
     rest = "SELECT round FROM peer_notes UNION SELECT round FROM peer_votes"
     ((over,),) = store.query(f"SELECT min(round) FROM ({rest}) WHERE round > ?", (history.closed,))
     if over is not None and not found.broken:
         found.broken = f"votes or restored ledgers of round {over:,}, which is not there"
-    found.finals = _finals(study, history, store)
+    end = (history.closed + 2, end_chain(history.chain, history.closed))
+    for client, payload in store.query("SELECT client, payload FROM peer_proof ORDER BY client"):
+        entry = history.entry_of(client, payload)
+        if entry is not None and signed_value(entry) == end:
+            found.finals.append(client)
     return found
 
 
-def _same(record: RoundRecord, kept: list[StoredRound], evidence: Evidence) -> bool:
-    """Whether a round that was followed is what the file says, its counts and signers included."""
-
-    def counted(stored: StoredRound) -> tuple[object, ...]:
-        return stored.level_index, stored.ask, tuple(stored.ones), tuple(stored.unspent)
-
-    signers = {client: evidence[record.closed.round, client][2] for client in record.accepted}
-    same = sorted(map(counted, record.stored), key=str) == sorted(map(counted, kept), key=str)
-    return same and signers == {client: one.signer for client, one in record.accepted.items()}
-
-
-def _finals(study: FederationStudy, history: History, store: RunStore) -> list[str]:
-    """Who has signed that the run is over after this history: with a final, or in a new log with a checkpoint."""
-    end = (history.closed + 2, end_chain(history.chain, history.closed))
-    signed = []
-    for client, payload in store.query("SELECT client, payload FROM peer_proof ORDER BY client"):
-        keys = history.keys.get(client)
-        try:
-            entry = None if keys is None else read_entry(payload.encode(), keys.signer)
-        except ProtocolError:
-            continue
-        if entry is not None and (entry.study, entry.run, entry.sender) == (study.digest, study.run, client):
-            signed += [client] if signed_value(entry) == end else []
-    return signed
+def _counted(stored: Iterable[StoredRound]) -> list[tuple[object, ...]]:
+    """What was asked and counted in a round."""
+    return sorted(((one.level_index, one.ask, tuple(one.ones), tuple(one.unspent)) for one in stored), key=str)

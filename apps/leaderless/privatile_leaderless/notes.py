@@ -3,7 +3,7 @@
 import collections
 import logging
 import time
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import Counter, Gauge
 
@@ -13,9 +13,9 @@ from privatile.federation.monitoring import RUN_METRICS, Metric, Metrics, Progre
 from privatile.federation.study import FederationStudy
 from privatile.run.state import Alarm, all_kinds, event_tone, log_level, silent_rounds
 from privatile_leaderless import extension
-from privatile_leaderless.peer_file import EVIDENCE_ONLY
+from privatile_leaderless.peer_file import EVIDENCE_ONLY, JOURNALED
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.standing import Happening
+from privatile_leaderless.standing import Happening, Kind
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -40,18 +40,9 @@ BY_CLIENT = frozenset({"counted", "unsigned", "refused", "other_history", "two_a
 UNTOLD = frozenset({"closed without"})
 """What is an event, and no line in the log: the alarm `silent` is one."""
 
-QUIET = frozenset(
-    {
-        "proposed",
-        "counted",
-        "close vote",
-        "closed",
-        "committed",
-        "final",
-        "checkpoint",
-    }
-)
-"""What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`."""
+QUIET = frozenset(get_args(Kind)) - frozenset(JOURNALED) - {"vote", "ended"}
+"""What is neither: it happens in every round, or for every peer. What is in the file: `JOURNALED`, `EVIDENCE_ONLY`; a
+vote and the end are told, and not kept."""
 
 WORDS = {
     "ended": "the last round is closed; now all sign the end",

@@ -15,6 +15,7 @@ questions, and no quorum has answered the same one). Nobody is led along two his
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire import RoundQuestions, question_digest
@@ -385,7 +386,7 @@ class Replica(Standing):
 
     # -- going back, and following rounds that others have closed ----------------------------------------------------
 
-    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] | None = None) -> None:
+    def catch_up(self, rounds: Sequence[ClosedRound], proof: Mapping[str, bytes] = MappingProxyType({})) -> None:
         """Follow rounds of another peer's file as far as they go on from here.
 
         `proof` has signed entries, by peer, over the value after the last of them. Rounds that are closed here and not
@@ -399,25 +400,17 @@ class Replica(Standing):
         last = rounds[-1].round if rounds else 0
         if last != self.closed or self.finished:
             return
-        signed = {sender: self._signed(sender, payload) for sender, payload in (proof or {}).items()}
+        entries = [(sender, payload, self._history.entry_of(sender, payload)) for sender, payload in proof.items()]
+        signed = [(chains.signed_value(entry), sender, payload) for sender, payload, entry in entries if entry]
         for ended in (False, True):
             value = (last + 1 + ended, chains.end_chain(self.chain, last) if ended else self.chain)
-            found = {sender: payload for sender, payload in (proof or {}).items() if signed[sender] == value}
+            found = {sender: payload for place, sender, payload in signed if place == value}
             if len(found) >= self.quorum:
                 self.committed, self.proof = self.closed, found
                 if ended:
                     self._stand_after(self.closed, ended=True)
                     self.finished = True
                     self._history.coordinator.finish()
-
-    def _signed(self, sender: str, payload: bytes) -> tuple[int, str] | None:
-        """The slot and the chain value that a peer has signed."""
-        try:
-            entry = read_entry(payload, self.keys[sender].signer)
-        except (ProtocolError, KeyError):
-            return None
-        ours = (entry.study, entry.run, entry.sender) == (self.study.digest, self.study.run, sender)
-        return chains.signed_value(entry) if ours else None
 
     def _stand_after(self, number: int, *, ended: bool) -> None:
         """Stand right after this round or, where it is the last one and nothing follows, after the end."""

@@ -106,7 +106,7 @@ class PeerService:
             self._notes,
             self.votes,
             self._claim,
-            restored=self.restored,
+            self.restored,
         )
         self._unkept: list[LogEntry] = []
         """Entries that were applied and are not in the file yet."""

@@ -46,7 +46,7 @@ def make_conduct(peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool]
         PeerNotes(peer.study, peer.replica, peer.log.journal),
         VoteBox(peer.folder.vote_file),
         claim,
-        restored=restored,
+        restored,
     )
 
 

@@ -83,6 +83,7 @@ def test_every_kind_of_happening_has_its_place() -> None:
     assert set(JOURNALED) >= UNTOLD
     assert set(EVIDENCE_ONLY) <= QUIET
     assert kinds - QUIET - set(JOURNALED) == {"vote", "ended"}  # told, not kept
+    assert {"proposed", "counted", "closed", "committed", "final", "checkpoint"} <= QUIET
     assert {name.replace("_", " ") for name in BY_CLIENT} <= kinds
     assert {one.name for one in PEER_METRICS} >= BY_CLIENT
 

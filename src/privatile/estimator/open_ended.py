@@ -538,7 +538,7 @@ class OpenPlan(Plan):
     def present(self, state: RoundState) -> Ask:
         """The question that stands."""
         run = open_memory(state).run
-        return Ask(run.query, (), 0.0, run.stage != SEARCH, STAGES[run.stage])
+        return Ask(float(run.query), (), 0.0, run.stage != SEARCH, STAGES[run.stage])
 
     def learn(self, ask: Ask, state: RoundState) -> OpenMemory:
         """What is known after a round: real answers alone, each once; those of some clients wait for the others.

@@ -894,7 +894,7 @@ class StraddlePlan(SelfTuningPlan):
         run, left = straddle_memory(state).run, self.rounds - state.round
         rows = zip(self.clients, state.records, strict=True)
         lengths = tuple(records_to_ask(run.share, left, client.records, one.left) for client, one in rows)
-        return Ask(run.query, lengths, 0.0, run.stage != SEARCH, STAGES[run.stage])
+        return Ask(float(run.query), lengths, 0.0, run.stage != SEARCH, STAGES[run.stage])
 
     def learn(self, ask: Ask, state: RoundState) -> StraddleMemory:
         """What is known after a round.

@@ -285,7 +285,7 @@ class AutoPlan(SelfTuningPlan):
         rows = zip(self.clients, state.records, strict=True)
         lengths = tuple(records_to_ask(run.share, left, client.records, one.left) for client, one in rows)
         averaged = run.stage == AVERAGE
-        return Ask(run.query, lengths, run.step if averaged else 0.0, averaged, STAGES[run.stage])
+        return Ask(float(run.query), lengths, run.step if averaged else 0.0, averaged, STAGES[run.stage])
 
     def learn(self, ask: Ask, state: RoundState) -> TunedRun:
         """The belief after a round."""

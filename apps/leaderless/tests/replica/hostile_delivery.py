@@ -13,6 +13,9 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from privatile_leaderless.chain import closed_chain
 from privatile_leaderless.entries import Checkpoint, CloseVote, Final, PeerAnswer, Proposal, Stand
 from replica.hostile import Wrong, play_each
 from replica.kit import (
@@ -43,6 +46,7 @@ class Heap:
         lying = set(chance.sample(names, shape[1])) if chance.random() < 0.3 else set()
         self.peers = [(TwoFaced if name in lying else Peer)(study, name) for name in names]
         self.honest = [peer for peer in self.peers if peer.name not in lying]
+        self.liars = [peer for peer in self.peers if peer.name in lying]
         self.alone = chance.choice(self.peers)
         self.first = chance.choice((1, ROUNDS - 1, ROUNDS - 1))
         self.entries: list[Logged] = asked_after(self.peers, self.first)
@@ -62,6 +66,12 @@ class Heap:
         for peer in self.peers:
             peer.replica.new_epoch(epoch)
         self.kept = {peer.name: peer.replica.closed_rounds() for peer in self.peers}
+        for liar in self.liars:  # who says that it has signed what the one has closed: so too few can sign before it
+            true = self.alone.replica.stand(liar.name, liar.slots, ())
+            if true.last is not None:
+                chain = closed_chain(true.last, tuple(liar.study.clients))
+                false = msgspec.structs.replace(true, slot=true.last.round + 1, chain=chain, ended=False)
+                self.entries.append((liar.name, false.pack(liar.key)))
 
     def kill(self, peer: Peer) -> None:
         """It stands where it stood when this log began."""
