@@ -159,7 +159,7 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
-@dataclass
+@dataclass(frozen=True)
 class StoredRun:
     """A run that is over, as plain data: what a page of it needs when its file may be gone."""
 
