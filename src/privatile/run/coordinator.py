@@ -1,7 +1,7 @@
 """The coordinator: state to questions, counts to the next state, one transaction per round.
 
 A live run and a replay go through the same functions. In a replay the file says what was asked; it is compared with
-the design's own next question (`estimator.transcript`) and the run continues from what the file says.
+the design's own next question (`estimator.plan.difference`) and the run continues from what the file says.
 
 How questions and counts travel is up to the caller:
 
