@@ -165,7 +165,7 @@ async def measure_devices(devices: int, rounds: int, connections: int) -> dict[s
                 async def count(message: Msg) -> None:
                     nonlocal heard
                     place, _, payload = message.data.partition(b" ")
-                    told = wire.read_message(payload, keys[int(place) % 256].public.signer, wire.LARGEST_ANSWER)
+                    told = wire.read_message(payload, keys[int(place) % 256].public.signer, wire.MAX_ANSWER)
                     if isinstance(told, RoundAnswers):
                         gate = message.subject.rpartition(".")[2]
                         counts[gate] = counts.get(gate, 0) + told.counts[0].ones

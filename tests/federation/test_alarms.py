@@ -23,7 +23,7 @@ from privatile.federation.coordinator.intake import Holders
 from privatile.federation.monitoring import CLIENT_METRICS, COORDINATOR_METRICS, Metrics
 from privatile.federation.operations.status import read_status
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import LARGEST_ANSWER, Hello, Welcome, read_message
+from privatile.federation.wire import MAX_ANSWER, Hello, Welcome, read_message
 from privatile.report.dashboard.live import LiveRun
 from privatile.run.locks import lock_folder
 from privatile.run.state import NO_PROCESS, read_alarms
@@ -58,7 +58,7 @@ def arrive(table: Table, client: str) -> None:
     """A client that is there: its second hello echoes the welcome to the first."""
     key = table.federation.sites[client].key()
     reply = table.core.greet(client, hello(table, client).pack(key)) or b""
-    welcome = read_message(reply, table.signer, LARGEST_ANSWER)
+    welcome = read_message(reply, table.signer, MAX_ANSWER)
     assert isinstance(welcome, Welcome)
     assert table.core.greet(client, hello(table, client, echo=welcome.nonce).pack(key))
 

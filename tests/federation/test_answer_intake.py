@@ -10,7 +10,7 @@ import pytest
 
 from privatile.core.messages import Answer, Position, Question
 from privatile.errors import ProtocolError
-from privatile.federation.coordinator.intake import MOST_OFFENCES, AnswerIntake
+from privatile.federation.coordinator.intake import MAX_OFFENCES, AnswerIntake
 from privatile.federation.wire import Hello, RoundAnswers
 from privatile.records.keys import KeyPair, verify
 
@@ -97,8 +97,8 @@ def test_an_answer_written_in_another_way_is_rejected() -> None:
 
 def test_offences_lead_to_quarantine_until_readmitted() -> None:
     intake = open_intake()
-    verdicts = [intake.offer("a", answer(ones=21 + k)) for k in range(MOST_OFFENCES)]
-    assert [bool(verdict.quarantine) for verdict in verdicts] == [False] * (MOST_OFFENCES - 1) + [True]
+    verdicts = [intake.offer("a", answer(ones=21 + k)) for k in range(MAX_OFFENCES)]
+    assert [bool(verdict.quarantine) for verdict in verdicts] == [False] * (MAX_OFFENCES - 1) + [True]
     assert intake.offer("a", answer()).outcome == "ignored"
     assert intake.readmit("a")
     assert not intake.readmit("a")
@@ -137,7 +137,7 @@ def test_answers_to_later_rounds_never_end_in_quarantine() -> None:
 def test_a_count_clears_offences() -> None:
     intake = open_intake()
     for number in range(3, 20):
-        for k in range(MOST_OFFENCES - 1):
+        for k in range(MAX_OFFENCES - 1):
             assert intake.offer("a", answer(ones=21 + k, number=number)).outcome == "rejected"
         assert intake.offer("a", answer(number=number, sequence=6 + number)).outcome == "counted"
         intake.close()
@@ -147,7 +147,7 @@ def test_a_count_clears_offences() -> None:
 
 def test_stored_answers_do_not_add_to_offences() -> None:
     intake = open_intake()
-    for _ in range(2 * MOST_OFFENCES):
+    for _ in range(2 * MAX_OFFENCES):
         assert intake.offer("a", answer(ones=21), from_storage=True).outcome == "stale"
     assert intake.offer("a", answer()).outcome == "counted"
 
@@ -169,7 +169,7 @@ def test_bad_and_repeated_answers_in_turn_end_in_quarantine() -> None:
     intake = open_intake()
     assert intake.offer("a", answer()).outcome == "counted"
     outcomes = [intake.offer("a", payload).outcome for k in range(100) for payload in (answer(ones=21 + k), answer())]
-    assert outcomes.count("rejected") == MOST_OFFENCES
+    assert outcomes.count("rejected") == MAX_OFFENCES
     assert list(intake.quarantined) == ["a"]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from privatile.core.messages import Position
-from privatile.federation.coordinator.intake import MOST_OFFENCES
+from privatile.federation.coordinator.intake import MAX_OFFENCES
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT, Uncounted
-from privatile.federation.wire import LARGEST_ANSWER, Hello, Welcome, read_message
+from privatile.federation.wire import MAX_ANSWER, Hello, Welcome, read_message
 from tests.federation.memory import Broker, CoordinatorEnd
 from tests.federation.played import Table, close
 
@@ -30,7 +30,7 @@ def test_bad_and_repeated_answers_in_turn_do_not_grow_the_journal(table: Table) 
     for number in range(200):
         core.take("site1", table.answer("site1", ones=99 + number))  # each is an offence of its own
         core.take("site1", good)
-    assert [event.kind for event in table.run.journal.events()] == ["rejected"] * MOST_OFFENCES + ["quarantined"]
+    assert [event.kind for event in table.run.journal.events()] == ["rejected"] * MAX_OFFENCES + ["quarantined"]
     # Even where the organizer trusts it again and again, its bad answers are thinned out.
     rows = 0
     for _ in range(200):
@@ -69,7 +69,7 @@ def test_nobody_is_welcomed_before_stored_answers_are_read(table: Table, early: 
             return ""
 
         async def welcome(self, client: str, payload: bytes) -> None:
-            message = read_message(payload, table.federation.directory.key().public.signer, LARGEST_ANSWER)
+            message = read_message(payload, table.federation.directory.key().public.signer, MAX_ANSWER)
             assert isinstance(message, Welcome)
             heard.append(message)
 
@@ -87,7 +87,7 @@ def test_declared_restores_do_not_grow_the_journal(table: Table) -> None:
     for number in range(200):
         old, new = links if number % 2 == 0 else links[::-1]
         hello = Hello(study.digest, "site1", "1" * 32, new, old, f"{number:032x}", echo)
-        welcome = read_message(table.core.greet("site1", hello.pack(key)) or b"", table.signer, LARGEST_ANSWER)
+        welcome = read_message(table.core.greet("site1", hello.pack(key)) or b"", table.signer, MAX_ANSWER)
         assert isinstance(welcome, Welcome)
         echo = welcome.nonce
     rows = [event for event in table.run.journal.events() if event.kind == "restored"]
@@ -134,6 +134,6 @@ def test_a_coordinator_that_starts_again_shows_clients_the_links_of_its_file(tab
     assert again.question(0.0)
     hello = Hello(table.federation.study.digest, "site0", "1" * 32, Position(), None, "2" * 32, None)
     payload = again.greet("site0", hello.pack(table.federation.sites["site0"].key())) or b""
-    welcome = read_message(payload, table.signer, LARGEST_ANSWER)
+    welcome = read_message(payload, table.signer, MAX_ANSWER)
     assert isinstance(welcome, Welcome)
     assert welcome.ledger == Position(1, (1).to_bytes(16, "big"))

@@ -21,9 +21,9 @@ from privatile.federation.operations.status import run_results
 from privatile.federation.site.limits import check_questions
 from privatile.federation.study import ClientAgreement, FederationStudy, load_study, study_toml
 from privatile.federation.wire import (
-    LARGEST_ANSWER,
-    LARGEST_ASK,
-    MOST_LEVELS,
+    MAX_ANSWER,
+    MAX_ASK,
+    MAX_LEVELS,
     RoundAnswers,
     RoundQuestions,
     read_message,
@@ -81,7 +81,7 @@ def replaced(study: FederationStudy, **changes: Any) -> FederationStudy:
         ({"levels": [0.1, "0.5"]}, "a list of finite numbers"),
         ({"levels": [0.1, 1.0]}, r"inside \(0, 1\); got 1\.0"),
         ({"levels": [0.1, 0.1]}, "differ from each other"),
-        ({"levels": [k / 100 for k in range(1, MOST_LEVELS + 2)]}, f"1 to {MOST_LEVELS} levels"),
+        ({"levels": [k / 100 for k in range(1, MAX_LEVELS + 2)]}, f"1 to {MAX_LEVELS} levels"),
         ({"rounds": 14}, "times the number of levels, 42"),
     ],
 )
@@ -111,7 +111,7 @@ def test_questions_that_no_message_could_hold_are_refused_with_the_study() -> No
         }
         return len(RoundQuestions.of(made.digest, asked).pack(KeyPair.generate()))
 
-    assert 0.98 * LARGEST_ASK < ask(study(13)) < LARGEST_ASK
+    assert 0.98 * MAX_ASK < ask(study(13)) < MAX_ASK
     with pytest.raises(InputError, match="fewer levels"):
         study(14)
 
@@ -125,10 +125,10 @@ def test_the_most_levels_fit_into_an_answer() -> None:
             LARGEST_LENGTH,
             Position(LARGEST_LENGTH),
         )
-        for k in range(MOST_LEVELS)
+        for k in range(MAX_LEVELS)
     )
     message = RoundAnswers.of("0" * 64, answers)
-    assert read_message(message.pack(key), key.public.signer, LARGEST_ANSWER) == message
+    assert read_message(message.pack(key), key.public.signer, MAX_ANSWER) == message
 
 
 def test_init_takes_several_levels(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import nats
 import pytest
 
 from privatile.errors import BrokerError
-from privatile.federation.connection import MOST_CAUSES, connected
+from privatile.federation.connection import MAX_CAUSES, connected
 from tests.federation.memory import Broker, SiteEnd
 from tests.federation.played import Table
 
@@ -126,7 +126,7 @@ def test_what_a_broker_sends_does_not_fill_the_process(tmp_path: Path, monkeypat
         pass
 
     async def connect(**options: Any) -> SimpleNamespace:
-        for number in range(50 * MOST_CAUSES):
+        for number in range(50 * MAX_CAUSES):
             complaint = Complaint(f"nats: Permissions Violation for subject {number}")
             alive.add(complaint)
             await options["error_cb"](complaint)
@@ -137,8 +137,8 @@ def test_what_a_broker_sends_does_not_fill_the_process(tmp_path: Path, monkeypat
         key, authority = federation.sites["site0"].key(), federation.directory.authority.read_text()
         async with connected("site0", ["tls://127.0.0.1:4222"], key, authority) as connection:
             gc.collect()
-            assert len(connection.complaints) == MOST_CAUSES
-            assert len(alive) <= MOST_CAUSES + 1  # and the last one, which `connect` still holds
+            assert len(connection.complaints) == MAX_CAUSES
+            assert len(alive) <= MAX_CAUSES + 1  # and the last one, which `connect` still holds
 
     monkeypatch.setattr(nats, "connect", connect)
     asyncio.run(scene())

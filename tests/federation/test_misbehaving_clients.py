@@ -129,7 +129,7 @@ def test_equivocation_is_refused_and_logged(tmp_path: Path, caplog: pytest.LogCa
         assert reply(fresh.core, changed.pack(key)) is None
         assert federation.ledger("site0").position == spent
         payload = reply(fresh.core, RoundQuestions.of(study.digest, {"site0": (good,)}).pack(key)) or b""
-        answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.LARGEST_ANSWER)
+        answer = wire.read_message(payload, federation.sites["site0"].key().public.signer, wire.MAX_ANSWER)
         assert isinstance(answer, wire.RoundAnswers)
         assert answer.counts[0].ones == first.ones[0]  # the identical question gets the stored count
         return fresh

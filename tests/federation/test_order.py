@@ -13,7 +13,7 @@ from privatile.client.sources.source import ONLY_CLIENT
 from privatile.errors import StoreError
 from privatile.federation.site import service as service_module
 from privatile.federation.site.service import ClientService
-from privatile.federation.wire import LARGEST_ANSWER, RoundAnswers, RoundQuestions, read_message
+from privatile.federation.wire import MAX_ANSWER, RoundAnswers, RoundQuestions, read_message
 from tests.federation.kit import Federation, make_study
 from tests.federation.memory import Broker, SiteEnd
 from tests.federation.open_kit import OpenFederation, make_open_study, people
@@ -31,7 +31,7 @@ class WatchedEnd(SiteEnd):
 
     async def answer(self, payload: bytes) -> None:
         site, run = self.federation.sites[self.client], self.federation.study.run
-        message = read_message(payload, site.key().public.signer, LARGEST_ANSWER)
+        message = read_message(payload, site.key().public.signer, MAX_ANSWER)
         assert isinstance(message, RoundAnswers)
         with self.federation.ledger(self.client) as ledger:
             given = ledger.answers(run, ONLY_CLIENT).get(message.round, ())

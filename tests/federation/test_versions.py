@@ -15,7 +15,7 @@ import pytest
 
 from privatile.errors import ProtocolError
 from privatile.federation.operations.status import read_status
-from privatile.federation.wire import LARGEST_ASK, OTHER_PROGRAM, read_message
+from privatile.federation.wire import MAX_ASK, OTHER_PROGRAM, read_message
 from privatile.records.keys import KeyPair
 from tests.federation.kit import PATIENCE, REPOSITORY, Federation, make_study
 from tests.federation.played import Table
@@ -53,10 +53,10 @@ def test_a_question_of_another_protocol_is_refused_with_the_reason(tmp_path: Pat
     table = Table(tmp_path)
     key = table.federation.directory.key()
     asked = table.core.asked
-    assert read_message(asked, key.public.signer, LARGEST_ASK)
+    assert read_message(asked, key.public.signer, MAX_ASK)
     later = of_another_version(asked, key, noise="laplace")
     with pytest.raises(ProtocolError, match="not of this format") as refused:
-        read_message(later, key.public.signer, LARGEST_ASK)
+        read_message(later, key.public.signer, MAX_ASK)
     assert OTHER_PROGRAM in str(refused.value)
 
 

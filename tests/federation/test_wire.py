@@ -155,7 +155,7 @@ def read_any(payload: bytes, coordinator: str) -> None:
     body = json.loads(payload.rpartition(b"\n")[0])
     assert body["kind"] in ("ask", "notice", "answer")
     if body["kind"] != "answer":
-        read_message(payload, coordinator, wire.LARGEST_ASK)
+        read_message(payload, coordinator, wire.MAX_ASK)
 
 
 ONE, TWO = Question("r", 1, 0.5, 10.0, 5), Question("r", 1, 0.5, 10.0, 7)
@@ -213,16 +213,16 @@ every_sample = pytest.mark.parametrize(("message", "text"), SAMPLES, ids=lambda 
 
 def read_signed(body: str | bytes) -> wire.Message:
     body = body if isinstance(body, bytes) else body.encode()
-    return read_message(body + b"\n" + base64.b64encode(KEY.sign(body)), KEY.public.signer, wire.LARGEST_ASK)
+    return read_message(body + b"\n" + base64.b64encode(KEY.sign(body)), KEY.public.signer, wire.MAX_ASK)
 
 
 @every_sample
 def test_messages_read_back_as_sent(message: wire.Message, text: str) -> None:
     payload = message.pack(KEY)
     assert payload.rpartition(b"\n")[0].decode() == text  # signatures of earlier versions hold for these bytes
-    assert read_message(payload, KEY.public.signer, wire.LARGEST_ASK) == message
+    assert read_message(payload, KEY.public.signer, wire.MAX_ASK) == message
     with pytest.raises(ProtocolError, match="expected signer"):
-        read_message(payload, KeyPair.generate().public.signer, wire.LARGEST_ASK)
+        read_message(payload, KeyPair.generate().public.signer, wire.MAX_ASK)
     with pytest.raises(ProtocolError, match="at most"):
         read_message(payload, KEY.public.signer, len(payload) - 1)
 
@@ -343,7 +343,7 @@ def test_a_message_without_its_signature_is_never_malformed(body: bytes) -> None
     stranger = KeyPair.generate()
     for tail in (base64.b64encode(stranger.sign(body)), b"", b"*", b"A" * 86 + b"=="):
         with pytest.raises(ProtocolError) as caught:
-            read_message(body + b"\n" + tail, KEY.public.signer, wire.LARGEST_ASK)
+            read_message(body + b"\n" + tail, KEY.public.signer, wire.MAX_ASK)
         assert isinstance(caught.value, NotSigned)
     with pytest.raises(ProtocolError) as caught:  # the control
         read_signed(body)
@@ -367,8 +367,8 @@ def test_a_signature_has_one_text(message: wire.Message, text: str) -> None:
         tail[:8] + b" " + tail[8:],
     ):
         with pytest.raises(ProtocolError):
-            read_message(body + b"\n" + other, KEY.public.signer, wire.LARGEST_ASK)
-    assert read_message(body + b"\n" + tail, KEY.public.signer, wire.LARGEST_ASK) == message
+            read_message(body + b"\n" + other, KEY.public.signer, wire.MAX_ASK)
+    assert read_message(body + b"\n" + tail, KEY.public.signer, wire.MAX_ASK) == message
 
 
 def test_a_message_that_breaks_a_rule_is_not_signed() -> None:

@@ -40,7 +40,7 @@ from privatile.federation.setup.invitation import read_enrolment, read_invitatio
 from privatile.federation.site.limits import read_limits
 from privatile.federation.study import load_study, study_toml
 from privatile.federation.wire import (
-    LARGEST_ASK,
+    MAX_ASK,
     Hello,
     Notice,
     RoundAnswers,
@@ -182,7 +182,7 @@ class Samples:
             return body + b"\n" + base64.b64encode(self.key.sign(body))
 
         def read(payload: bytes) -> object:
-            found = read_message(payload, self.key.public.signer, LARGEST_ASK)
+            found = read_message(payload, self.key.public.signer, MAX_ASK)
             if isinstance(found, RoundQuestions):
                 return found.questions("north")
             return found.counts if isinstance(found, RoundAnswers) else found
@@ -368,7 +368,7 @@ def test_the_undamaged_samples_are_accepted(samples: Samples) -> None:
         samples.kinds[kind][1](path)
         path.unlink()
     for message in samples._messages().values():
-        assert read_message(message.pack(samples.key), samples.key.public.signer, LARGEST_ASK) == message
+        assert read_message(message.pack(samples.key), samples.key.public.signer, MAX_ASK) == message
     checked = verify_record(json.loads(samples.record), samples.federation.directory.store_file)
     assert checked.failed == []
     assert len(checked.flagged) == 3  # what the countersignature says is looked at, and compared with the file

@@ -53,6 +53,11 @@ def atoms(x: float) -> float:
     return 0.6 * NormalDist(50.0, 20.0).cdf(x) + 0.25 * (x >= 40.0) + 0.15 * (x >= 0.0)
 
 
+def two_values(x: float) -> float:
+    """Nine of ten people have 40, the others 60."""
+    return 0.9 * (x >= 40.0) + 0.1 * (x >= 60.0)
+
+
 def gap(x: float) -> float:
     """Half of the people between 20 and 40, half between 60 and 80."""
     return 0.5 * min(max((x - 20.0) / 20.0, 0.0), 1.0) + 0.5 * min(max((x - 60.0) / 20.0, 0.0), 1.0)
@@ -99,6 +104,11 @@ RUNS: dict[str, tuple[dict[str, Any], Law, dict[str, Any]]] = {
     "straddle, whole numbers": ({**STRADDLE, "clients": ONE, "rounds": 60, "values": "whole"}, whole(7, 3), {}),
     "straddle, whole numbers, undeclared": ({**STRADDLE, "clients": TWO, "rounds": 70}, whole(47, 4), {}),
     "straddle, atoms": ({**STRADDLE, "clients": THREE, "rounds": 60}, atoms, {}),
+    "straddle, two values": (
+        {**STRADDLE, "clients": clients((1.0, 1.0, 9000)), "rounds": 60, "levels": (0.9,)},
+        two_values,
+        {},
+    ),
     "straddle, gap at the median": ({**STRADDLE, "clients": ONE, "rounds": 60}, gap, {}),
     "straddle, below the range": ({**STRADDLE, "clients": TWO, "rounds": 40, "levels": (0.1,)}, normal(-5, 8), {}),
     "straddle, log": (

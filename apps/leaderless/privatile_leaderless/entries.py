@@ -22,8 +22,8 @@ from privatile.core.messages import LARGEST_REAL, Position
 from privatile.core.text import canonical_json, text_digest
 from privatile.estimator.plan import Ask
 from privatile.federation.wire import (
-    LARGEST_ASK,
-    MOST_LEVELS,
+    MAX_ASK,
+    MAX_LEVELS,
     Body,
     ClientName,
     Count,
@@ -37,7 +37,7 @@ from privatile.federation.wire import (
 )
 from privatile.run.run_file import MAX_STAGE
 
-LARGEST_ENTRY = LARGEST_ASK
+LARGEST_ENTRY = MAX_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
 
 _Stage = Annotated[str, Meta(max_length=MAX_STAGE)]
@@ -72,7 +72,7 @@ class LevelAsk(Fields, frozen=True):
         return Ask(query, self.lengths, step, self.averaged, self.stage, sent)
 
 
-Asks = Annotated[tuple[LevelAsk, ...], Meta(max_length=MOST_LEVELS)]
+Asks = Annotated[tuple[LevelAsk, ...], Meta(max_length=MAX_LEVELS)]
 
 
 class Entry(Body, frozen=True):
@@ -182,7 +182,7 @@ class ClosedRound(Fields, frozen=True):
     before: Digest
     """The chain value before the round."""
     round: Positive
-    asks: Annotated[tuple[LevelAsk, ...], Meta(min_length=1, max_length=MOST_LEVELS)]
+    asks: Annotated[tuple[LevelAsk, ...], Meta(min_length=1, max_length=MAX_LEVELS)]
     answers: tuple[str | None, ...]
     """The signed payloads, None where a peer was silent."""
     unspent: tuple[tuple[Count, ...], ...]

@@ -6,7 +6,7 @@ from privatile.core.decoding import Place
 from privatile.core.text import short
 from privatile.errors import InputError
 from privatile.federation.study import FederationStudy
-from privatile.federation.wire import LARGEST_ASK
+from privatile.federation.wire import MAX_ASK
 
 NOTE_BYTES = 900
 """A bound of a signed vote, or of a restored ledger, as a closed round holds it."""
@@ -66,9 +66,9 @@ def broken_rules(study: FederationStudy) -> Iterator[tuple[Place, str]]:
         yield ("quorum",), f"{rule} have answered, or after its deadline; got {short(study.quorum)}."
     # A closed round is one entry of a log, for those who lack it, with the votes of a quorum for one decision at least.
     size = 0 if tolerate < 0 else closed_round_bytes(study) + signing(study) * NOTE_BYTES
-    if size > LARGEST_ASK:
+    if size > MAX_ASK:
         rule = f"a closed round of {clients:,} clients would take about {size:,} bytes, and an entry may have"
-        rule = f"{rule} {LARGEST_ASK:,}: without a coordinator ask fewer clients, or for fewer levels."
+        rule = f"{rule} {MAX_ASK:,}: without a coordinator ask fewer clients, or for fewer levels."
         yield ("clients",), rule
     if study.is_open:
         rule = 'cannot be "open" in a study without a coordinator. Choose another design, or a coordinator.'

@@ -20,7 +20,7 @@ rounds count as spent, until the client's own ledger shows, with its next answer
 Plans: what the next round asks, given the state so far.
 
 A new design gives `ask` and `learn`; `standard_error`, in which a recorded question is compared with its own; and looks
-at `boundary_shift` wherever a computed real number decides something (`estimator.transcript`).
+at `boundary_shift` wherever a computed real number decides something (`difference`).
 
 State in, answers in, state out: one round of the estimator, for both modes.
 
@@ -35,7 +35,7 @@ The server's step is the same; only what the client does inside a round differs.
 
 A silent client never changes the estimand: weights are not renormalised. The recursion takes its last debiased mean
 once more, and the noise it repeats is counted (used c times in a row, its noise weighs c² instead of c). Where a curve
-is fitted (`inference.client_curves`) or a test is made (`attendance`), no answer is used twice.
+is fitted (`curve.fit_client_lines`) or a test is made (`pools`), no answer is used twice.
 
 How far what a run file says was asked may differ from what the design itself would ask.
 
@@ -448,7 +448,7 @@ def step(
                     f"client {client.name} has never answered: the first round needs every client. Wait for its "
                     "first answer, or start a run without it (a new estimand)."
                 )
-            # A client that has never answered has no last answer; an open-ended run waits for it (`attendance`).
+            # A client that has never answered has no last answer; an open-ended run waits for it (`pools`).
             used[k] += used[k] > 0
             silent[k] += 1
         else:

@@ -12,3 +12,16 @@ Every part needs the extra `federation`. Each imports only from those below it (
     transport | wire     what must carry messages; the messages and their subjects
     monitoring           log lines, metrics and the health page of a service
 """
+
+__all__ = [
+    "audit",
+    "connection",
+    "coordinator",
+    "monitoring",
+    "operations",
+    "setup",
+    "site",
+    "study",
+    "transport",
+    "wire",
+]

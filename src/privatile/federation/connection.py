@@ -26,7 +26,7 @@ from privatile.core.decoding import json_value
 from privatile.errors import BrokerError, require
 from privatile.federation import wire
 from privatile.federation.monitoring import facts
-from privatile.federation.wire import LARGEST_ANSWER, LARGEST_ASK
+from privatile.federation.wire import MAX_ANSWER, MAX_ASK
 from privatile.records.keys import KeyPair
 
 require("nats", "federation")
@@ -34,13 +34,13 @@ require("nats", "federation")
 
 __all__ = ["Backoff", "Connection", "Msg", "connected", "explain"]
 
-SHORTEST_WAIT, LONGEST_WAIT = 0.1, 30.0
+MIN_WAIT, MAX_WAIT = 0.1, 30.0
 """Seconds between attempts: doubling from the first to the second, without end."""
 
 WATCH = 0.5
 """Seconds between checks that a connection is still open."""
 
-MOST_CAUSES = 100
+MAX_CAUSES = 100
 """Errors of one connection that are kept: what a server sends must not fill this process."""
 
 
@@ -91,12 +91,12 @@ async def connected(
     """
     logging.getLogger("asyncio").addFilter(_is_no_noise)
     lost = asyncio.Event()
-    causes: deque[BaseException] = deque(maxlen=MOST_CAUSES)
+    causes: deque[BaseException] = deque(maxlen=MAX_CAUSES)
     complaints: list[str] = []
 
     async def on_error(error: Exception) -> None:
         causes.append(error)
-        if "permissions violation" in str(error).lower() and len(complaints) < MOST_CAUSES:
+        if "permissions violation" in str(error).lower() and len(complaints) < MAX_CAUSES:
             complaints.append(str(error))
 
     async def on_closed() -> None:
@@ -209,9 +209,9 @@ class Backoff:
     ([0.1, 0.2, 0.4], 30.0)
     """
 
-    longest: float = LONGEST_WAIT
+    longest: float = MAX_WAIT
     draw: Callable[[], float] = random.random
-    _wait: float = SHORTEST_WAIT
+    _wait: float = MIN_WAIT
 
     def next(self) -> float:
         """How long to wait now."""
@@ -221,7 +221,7 @@ class Backoff:
 
     def reset(self) -> None:
         """It worked: start from the shortest again."""
-        self._wait = SHORTEST_WAIT
+        self._wait = MIN_WAIT
 
 
 log = logging.getLogger("privatile.federation.coordinator")
@@ -258,8 +258,8 @@ class NatsCoordinator:
         with _told():
             js = nc.jetstream(timeout=5)
             for name, subject, largest in (
-                (wire.ask_stream(identity), wire.ask_subject(identity), LARGEST_ASK),
-                (wire.answer_stream(identity), wire.answer_subject(identity, "*"), LARGEST_ANSWER),
+                (wire.ask_stream(identity), wire.ask_subject(identity), MAX_ASK),
+                (wire.answer_stream(identity), wire.answer_subject(identity, "*"), MAX_ANSWER),
             ):
                 config = StreamConfig(
                     name=name,

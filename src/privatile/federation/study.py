@@ -58,7 +58,7 @@ from privatile.estimator.open_ended import End, seconds_of
 from privatile.estimator.plan import TablePlan
 from privatile.estimator.schedule import MAX_COUNTS, Mode
 from privatile.estimator.spec import ClientSpec, RunSpec
-from privatile.federation.wire import LARGEST_ASK, MOST_LEVELS, NAME
+from privatile.federation.wire import MAX_ASK, MAX_LEVELS, NAME
 from privatile.run.rounds import ROUND_LENGTH
 
 
@@ -220,8 +220,8 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
             add(f"must lie inside (0, 1); got {level}. The median is 0.5.", "level" if len(levels) == 1 else "levels")
     if len(set(levels)) < len(levels):
         add(f"must differ from each other; got {list(levels)!r:.60}.", "levels")
-    if not 1 <= len(levels) <= MOST_LEVELS:
-        add(f"a study has 1 to {MOST_LEVELS} levels, so that an answer fits; got {len(levels)}.", "levels")
+    if not 1 <= len(levels) <= MAX_LEVELS:
+        add(f"a study has 1 to {MAX_LEVELS} levels, so that an answer fits; got {len(levels)}.", "levels")
     try:
         check_range(low, high)
     except InputError as error:
@@ -259,9 +259,9 @@ def broken_rules(study: "FederationStudy") -> list[tuple[Place, str]]:
     if clients and abs(total - 1.0) > UNITY:
         add(f"the weights must sum to 1; they sum to {total:.12g}. They decide which mixture is estimated.", "clients")
     size = _question_size(study)
-    if size > LARGEST_ASK:
+    if size > MAX_ASK:
         add(
-            f"a round's questions would take {size:,} bytes, and a message may have {LARGEST_ASK:,}: ask for fewer "
+            f"a round's questions would take {size:,} bytes, and a message may have {MAX_ASK:,}: ask for fewer "
             "levels, or for the same number of records of every client."
         )
     return broken or _broken_plan(study)

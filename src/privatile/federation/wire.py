@@ -72,13 +72,13 @@ def inbox_prefix(party: str) -> str:
     return f"_INBOX_{party}"
 
 
-LARGEST_ASK = 1 << 20
+MAX_ASK = 1 << 20
 """Bytes: a round's questions for 30,000 clients of unequal sizes still fit."""
 
-LARGEST_ANSWER = 4096
+MAX_ANSWER = 4096
 """Bytes: anything longer from a client is refused unread."""
 
-MOST_LEVELS = 50
+MAX_LEVELS = 50
 """Levels asked in one round: a count takes up to 58 bytes beside its answer's other 530, and 61 would still fit."""
 
 OTHER_PROGRAM = "It is signed by the right key, so its sender runs another version of privatile: use one version."
@@ -100,7 +100,7 @@ _Level = Annotated[float, Meta(gt=0, lt=1)]
 Step = Annotated[float, Meta(gt=0, le=LARGEST_REAL)]
 Finite = Annotated[float, Meta(ge=-LARGEST_REAL, le=LARGEST_REAL)]
 _NotEmpty = Meta(min_length=1)
-_PerLevel = Meta(min_length=1, max_length=MOST_LEVELS)
+_PerLevel = Meta(min_length=1, max_length=MAX_LEVELS)
 
 
 class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -165,7 +165,7 @@ class RoundQuestions(Body, frozen=True, tag="ask"):
     >>> key = KeyPair.generate()
     >>> one, two = Question("r", 1, 0.5, 10.0, 5), Question("r", 1, 0.5, 10.0, 7)
     >>> sent = RoundQuestions.of("0" * 64, {"north": (one,), "south": (two,)})
-    >>> message = read_message(sent.pack(key), key.public.signer, LARGEST_ASK)
+    >>> message = read_message(sent.pack(key), key.public.signer, MAX_ASK)
     >>> message == sent, message.questions("south") == (two,), message.questions("west")
     (True, True, ())
     """

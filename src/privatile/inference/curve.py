@@ -434,7 +434,7 @@ def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float 
 def fit_run(
     state: RoundState, trajectory: Trajectory, plan: Plan, *, guess: float | None = None, file: bool = False
 ) -> Curve:
-    """Fit a run's answers: estimate, interval and diagnostics. Silent clients are fitted one by one (`client_curves`).
+    """Fit a run's answers: estimate, interval and diagnostics. Silent clients are fitted one by one.
 
     `guess` is a first guess of the slope; none: the plain regression over the averaged rounds.
     """

@@ -31,8 +31,8 @@ sends the bit that they like, and it counts as (1 + r_k)/(2r_k) for yes and −(
 people moves by at most (1 + r_k)/(2r_k) of one share 1/N_k, and the rank by p_k times that. With one client and equal
 shares k people move the rank by at most k/n·(1 + r)/(2r): 1.58·k/n at ε = 1.
 
-Shares are not equal: the estimate reads every client's answers by a line (`client_curves`), with mean question q̄_k,
-weight W_k = Σw and S_k = Σw(q − q̄_k)², w = 4r_k²E of a round. At the estimate Q̂ the line's height has the leverage
+Shares are not equal: the estimate reads every client's answers by a line (`curve.fit_client_lines`), with mean question
+q̄_k, weight W_k = Σw and S_k = Σw(q − q̄_k)², w = 4r_k²E of a round. At the estimate Q̂ the line's height has the leverage
 
     h = w·( 1/W_k + (Q̂ − q̄_k)(q − q̄_k)/S_k )
 
@@ -45,7 +45,7 @@ The quantile as a series over periods, weeks say: each person once, in the perio
 
 Client k's answers of period j have mean question q̄, mean ȳ and weight W = Σ4r_k²E. They follow a line whose slope −b_k
 is the same in all periods and is found from the differences within them, so that a move between periods does not tilt
-it. As for silent clients (`client_curves`), with f = Σp_k·b_k,
+it. As for silent clients (`curve.fit_client_lines`), with f = Σp_k·b_k,
 
     Q̂_j = Σp_k(ȳ + b_k·q̄)/f,  error²·f² = Σp_k²/W + Σp_k²(q̄ − Q̂_j)²/S_k
 

@@ -56,7 +56,7 @@ class Trajectory:
             self._averaged.extend((ask.query, came, state.query, round_weight(state), ask.step))
 
     def _add_answers(self, ask: Ask, state: RoundState, plan: Plan, came: float) -> None:
-        """What this round gives a fit: its own answers, or those of a pool that it completes (`attendance`)."""
+        """What this round gives a fit: its own answers, or those of a pool that it completes (`pools`)."""
         clients, last = plan.clients, self._last
         self._last = ask.query
         if len(clients) > 1 and plan.mode == "cohort":

@@ -29,7 +29,7 @@ PAIRS = ((0, 0), (0, 1), (1, 1), (0, 2), (1, 2), (2, 2))
 """Rows of a potential: coefficients of α², 2αβ, β², 2αz, 2βz, z² (α = X before the block, β = X at its end)."""
 
 
-class Energy(NamedTuple):
+class QuadraticForm(NamedTuple):
     """c·(β − α + z·t)² + A·α² + B·β² + 2z·(a·α + b·β) + Z·z² for each block and tilt.
 
     Springs apart from potentials: merging then adds positive numbers only, and rounds that differ by many orders of
@@ -47,16 +47,16 @@ class Energy(NamedTuple):
     right_pull: Floats
     endpoint: Floats
 
-    def merged(self) -> "tuple[Energy, Floats]":
+    def merged(self) -> "tuple[QuadraticForm, Floats]":
         """The point between each two neighbouring blocks eliminated, and the sum of the log pivots."""
         paired = len(self.clock) // 2 * 2
-        one, two = (Energy(*(row[first:paired:2] for row in self)) for first in (0, 1))
+        one, two = (QuadraticForm(*(row[first:paired:2] for row in self)) for first in (0, 1))
         ground = one.right + two.left
         pull = one.right_pull + two.left_pull
         pivot = one.spring + two.spring + ground
         share_one, share_two = one.spring / pivot, two.spring / pivot
         lean_one, lean_two = share_one * one.trend, share_two * two.trend
-        both = Energy(
+        both = QuadraticForm(
             clock=one.clock + two.clock,
             trend=one.trend + two.trend,
             spring=share_one * two.spring,
@@ -71,7 +71,9 @@ class Energy(NamedTuple):
         )
         # The pivot at y = 0 is 1/δ₁ + 1/δ₂, and it grows with y; dividing by it normalises G(0) to 1.
         gained: Floats = np.log(np.maximum(pivot * (one.clock * two.clock / both.clock), 1.0)).sum(axis=0)
-        return Energy(*(np.concatenate([row, old[paired:]]) for row, old in zip(both, self, strict=True))), gained
+        return QuadraticForm(
+            *(np.concatenate([row, old[paired:]]) for row, old in zip(both, self, strict=True))
+        ), gained
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,9 @@ class Blocks:
         aa, ab, bb, az, bz, zz = y * self.first[:, :, None] - bend * self.second[:, :, None]
         # The path's own energy is (β − α + z·t)²/δ; the cross term 2·ab·αβ joins it in the spring.
         pull = ab * trend
-        energy = Energy(clock, trend, 1.0 / clock - ab, aa + ab, bb + ab, az - pull, bz + pull, zz + pull * trend)
+        energy = QuadraticForm(
+            clock, trend, 1.0 / clock - ab, aa + ab, bb + ab, az - pull, bz + pull, zz + pull * trend
+        )
         # m·log(1 + y·c) with m·c = tr(CD) and m·c² = tr(CDCD) has the two first terms of log det(I + yCD).
         inside = self.trace > 0.0
         t1, t2 = self.trace[inside, None], self.trace_square[inside, None]

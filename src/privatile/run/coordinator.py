@@ -1,7 +1,7 @@
 """The coordinator: state to questions, counts to the next state, one transaction per round.
 
 A live run and a replay go through the same functions. In a replay the file says what was asked; it is compared with
-the design's own next question (`estimator.transcript`) and the run continues from what the file says.
+the design's own next question (`estimator.plan.difference`) and the run continues from what the file says.
 
 How questions and counts travel is up to the caller:
 
@@ -159,7 +159,7 @@ def stored_questions(store: RunStore) -> Iterator[tuple[StoredRound, tuple[Quest
         yield stored, _level_questions(store.run, plan, stored.round, stored.ask)
 
 
-@dataclass
+@dataclass(frozen=True)
 class StoredRun:
     """A run that is over, as plain data: what a page of it needs when its file may be gone."""
 

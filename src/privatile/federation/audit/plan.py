@@ -194,7 +194,7 @@ MOST_REPORTS = 100_000_000
 PARTS = ("first", "copy", "other", "local", "whole", "long", "kill", "once")
 """What an audit consists of. A test of one question may leave out the parts that it does not need."""
 
-TITLES = ("Pay survey", "Waiting times", "Household income", "Length of stay", "Energy use", "Rents")
+TITLES = ("Pay survey", "Waiting times", "Household income", "Length of stay", "QuadraticForm use", "Rents")
 NAMES = ("north", "south", "east", "west", "harbour", "hill", "river", "lake", "mill", "park", "abbey", "moor")
 COLUMNS = ("salary", "amount", "minutes", "income", "cost", "reading")
 

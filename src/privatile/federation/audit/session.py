@@ -22,7 +22,7 @@ from privatile.federation.setup.invitation import read_enrolment, read_invitatio
 from privatile.federation.setup.permissions import BrokerSettings
 from privatile.federation.site.folder import Site, enroll
 from privatile.federation.site.limits import limits_toml
-from privatile.federation.wire import LARGEST_ANSWER, Hello, RoundAnswers, RoundQuestions, Welcome, read_message
+from privatile.federation.wire import MAX_ANSWER, Hello, RoundAnswers, RoundQuestions, Welcome, read_message
 from privatile.run.files import replace_file
 
 FILE = "data.csv"
@@ -149,7 +149,7 @@ class Session:
     def _on_answer(self, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(PrivatileError):
-            message = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
+            message = read_message(payload, self.clients[client].signer, MAX_ANSWER)
             waiting, asked = self._answers.get(client), self._asked.get(client, ())
             if isinstance(message, RoundAnswers) and waiting is not None and not waiting.done():
                 waiting.set_result(tuple(one.ones for one in message.answers_to(asked, open_ended=False)))
@@ -157,7 +157,7 @@ class Session:
     async def _on_hello(self, client: str, payload: bytes) -> None:
         self.received.append(payload)
         with contextlib.suppress(ProtocolError):
-            hello = read_message(payload, self.clients[client].signer, LARGEST_ANSWER)
+            hello = read_message(payload, self.clients[client].signer, MAX_ANSWER)
             if isinstance(hello, Hello):
                 self._seen.add(client)
                 nonce, digest = secrets.token_hex(16), self._study.digest

@@ -5,3 +5,5 @@ core      a run without connection, clock or task: questions out, payloads in, r
 service   drives the core: connections, the clock, requests of other commands
 journal   what the run's file keeps beside the counts
 """
+
+__all__ = ["core", "intake", "journal", "service"]

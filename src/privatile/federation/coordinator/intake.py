@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from privatile.core.messages import Position, Question
 from privatile.errors import NotSigned, ProtocolError
 from privatile.federation.wire import (
-    LARGEST_ANSWER,
+    MAX_ANSWER,
     Hello,
     LevelCount,
     Message,
@@ -77,7 +77,7 @@ Outcome = Literal[
     "counted", "duplicate", "late", "ahead", "ignored", "unsigned", "foreign", "rejected", "stale", "forked"
 ]
 
-MOST_OFFENCES = 3
+MAX_OFFENCES = 3
 """Different rejected answers after which a client is quarantined, unless a new count comes in between."""
 
 OTHER_VERSION = "a hello with its signature names another version of the study: send it the present invitation"
@@ -251,7 +251,7 @@ class AnswerIntake:
             return Verdict("unsigned", "the client has no key")
         message: Message | ProtocolError
         try:
-            message = read(payload, signer, LARGEST_ANSWER)
+            message = read(payload, signer, MAX_ANSWER)
         except NotSigned as error:
             return Verdict("unsigned", str(error))
         except ProtocolError as error:
@@ -268,8 +268,8 @@ class AnswerIntake:
             return Verdict("stale", verdict.reason)
         elif verdict.outcome == "rejected":
             self._offences[client] += 1
-            if self._offences[client] >= MOST_OFFENCES:
-                reason = f"{MOST_OFFENCES} answers were unusable: {verdict.reason}"
+            if self._offences[client] >= MAX_OFFENCES:
+                reason = f"{MAX_OFFENCES} answers were unusable: {verdict.reason}"
         elif verdict.outcome == "forked":
             self._answers.pop(client, None)
             reason = verdict.reason
@@ -375,7 +375,7 @@ class AnswerIntake:
         signer = self._signers.get(client)
         if signer is None:
             return None
-        message = read_message(payload, signer, LARGEST_ANSWER)
+        message = read_message(payload, signer, MAX_ANSWER)
         if not isinstance(message, Hello) or message.client != client:
             raise ProtocolError("the message is not a hello of this client.")
         nonces = self._nonces.setdefault(client, deque(maxlen=KEPT_NONCES))

@@ -7,3 +7,5 @@ commands   stop, abort, end, readmit; a copy of a folder while it is in use
 record     the signed record of a run: made, checked and countersigned
 demo       a federation on this machine, with made-up data
 """
+
+__all__ = ["commands", "demo", "join", "record", "serve", "status"]

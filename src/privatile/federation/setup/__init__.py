@@ -6,3 +6,5 @@ invitation    invitations and enrolments
 permissions   what each party may publish and subscribe to
 broker        which nats-server is started, and how
 """
+
+__all__ = ["broker", "check", "folder", "invitation", "permissions"]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from privatile.federation import wire
-from privatile.federation.wire import LARGEST_ASK
+from privatile.federation.wire import MAX_ASK
 from privatile.records.keys import PublicKeys
 from privatile.run.web import address
 
@@ -115,7 +115,7 @@ def server_settings(name: str, settings: BrokerSettings, files: BrokerFiles, *, 
     return {
         "server_name": name,
         "listen": address(settings.listen, settings.port),
-        "max_payload": LARGEST_ASK + 65536,
+        "max_payload": MAX_ASK + 65536,
         "max_control_line": 4096,
         "write_deadline": "10s",
         "ping_interval": "20s",

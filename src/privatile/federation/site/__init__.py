@@ -6,3 +6,5 @@ core        what the site replies to every message, without connection, clock or
 service     drives the core: connects, says hello and answers, for as long as the study lasts
 folder      the site's folder with key, limits and ledger
 """
+
+__all__ = ["core", "folder", "limits", "responder", "service"]

@@ -17,8 +17,8 @@ from privatile.federation.setup.invitation import Invitation
 from privatile.federation.site.limits import SiteLimits, check_questions
 from privatile.federation.site.responder import SiteResponder
 from privatile.federation.wire import (
-    LARGEST_ANSWER,
-    LARGEST_ASK,
+    MAX_ANSWER,
+    MAX_ASK,
     Hello,
     Message,
     Notice,
@@ -102,7 +102,7 @@ class SiteCore:
         holds a new nonce, which a live holder signs. `now` is of a clock that never goes back.
         """
         try:
-            message = read_message(payload, self._key.public.signer, LARGEST_ANSWER)
+            message = read_message(payload, self._key.public.signer, MAX_ANSWER)
         except ProtocolError:
             return None
         if not isinstance(message, Hello) or message.study != self.study.digest or message.instance == self._instance:
@@ -124,7 +124,7 @@ class SiteCore:
     def welcomed(self, payload: bytes) -> bytes | None:
         """The hello that replies to a welcome; None where none does."""
         try:
-            message = self._read(payload, LARGEST_ANSWER)
+            message = self._read(payload, MAX_ANSWER)
         except ProtocolError as error:
             self._refuse("a welcome", error)
             return None
@@ -175,7 +175,7 @@ class SiteCore:
     def is_question(self, payload: bytes) -> bool:
         """Whether this is a question or notice that the coordinator has signed for this study."""
         try:
-            message = self._read(payload, LARGEST_ASK)
+            message = self._read(payload, MAX_ASK)
         except ProtocolError:
             return False
         return isinstance(message, RoundQuestions | Notice) and message.study == self.study.digest
@@ -183,7 +183,7 @@ class SiteCore:
     def asked(self, payload: bytes) -> tuple[Question, ...]:
         """What the coordinator asks of this client; nothing where it asks nothing, or what this site refuses."""
         try:
-            message = self._read(payload, LARGEST_ASK)
+            message = self._read(payload, MAX_ASK)
             if not isinstance(message, RoundQuestions | Notice):
                 raise ProtocolError("it is neither a question nor a notice.")
             if message.study != self.study.digest:
