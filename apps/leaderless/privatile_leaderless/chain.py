@@ -9,8 +9,8 @@ same values and checks every signature over them.
 
 A signature over chain_t is one of *slot* t + 1: an answer to round t + 1, a checkpoint of round t. The end takes the
 place of a round: a final after t rounds, or a checkpoint of the end, is one of slot t + 2. It takes slot t + 1 for
-chain_t as well, as whoever had answered a round there has done (`Standing.claims`). A peer writes (slot, chain) to its
-disk before it signs, signs one chain value per slot for ever, and nothing new in a slot below its highest.
+chain_t as well, as whoever had answered a round there has done (`ReplicaView.claims`). A peer writes (slot, chain) to
+its disk before it signs, signs one chain value per slot for ever, and nothing new in a slot below its highest.
 
 **Why no two histories can both be committed.** A history of t rounds is committed when q > (K + f)/2 peers have signed
 chain_t in slot t + 1. Suppose two histories that part somewhere are both committed, one with t rounds and one with
@@ -141,7 +141,10 @@ class Slots:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the highest slot is forfeited: higher ones may be signed and forgotten (`Standing.is_furthest`)."""
+        """Whether the highest slot is forfeited: higher ones may be signed and forgotten.
+
+        `ReplicaView.is_furthest` asks for it.
+        """
         return self._signed.get(self.highest) == SlotValue(FORFEITED)
 
     def allows(self, slot: int, chain: str, asks: str = "") -> bool:
@@ -193,7 +196,7 @@ class Slots:
     def regain(self, slot: int) -> bool:
         """Let a forfeited slot be claimed after all; whether it was one.
 
-        Only where q *other* peers have signed the same value there (`Standing.vouched`). Then no other value can be
+        Only where q *other* peers have signed the same value there (`ReplicaView.vouched`). Then no other value can be
         committed in it: two quorums have more than f peers in common, one of them honest and not this one, and it has
         signed once. So whatever this peer has signed there and forgotten helps no other history.
         """

@@ -97,7 +97,7 @@ def peer() -> None:
     "--as-client", "client", required=True, metavar="NAME", help="Which client of the study this organization is."
 )
 @file("--site", "DIR", "Folder of keys, limits and ledger: one for all studies, in your state folder, unless given.")
-@number("--max-epsilon", "NUMBER", "This site's own limit: the most one person may spend for life. Said once.")
+@number("--max-epsilon", "NUMBER", "This site's own limit: the most one person may spend for life. PeerPosition once.")
 @text("--host", "NAME", "Name or address of the server that this organization runs; without it, it runs none.")
 @click.option("--port", type=PORT, default=4222, show_default=True, help="Port of that server for peers.")
 @click.option("--cluster-port", type=PORT, default=6222, show_default=True, help="Port for the other servers.")

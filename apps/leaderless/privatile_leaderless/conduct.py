@@ -54,7 +54,7 @@ log = logging.getLogger("privatile.leaderless")
 
 T = TypeVar("T")
 
-STEP_IN, LONGEST_STEP_IN = 0.3, 30.0
+STEP_IN, MAX_STEP_IN = 0.3, 30.0
 """Seconds until the second peer in turn proposes a round's question, unless entries take long on the way; each further
 one waits twice as long, up to the second number. The first in turn proposes at once."""
 
@@ -75,11 +75,11 @@ def proposal_delay(place: int, number: int, peers: int, usual: float = 0.0) -> f
     """
     turn = (place - number) % peers
     step = max(STEP_IN, USUAL_DELAYS * usual)
-    return 0.0 if turn == 0 else min(step * 2.0 ** (turn - 1), LONGEST_STEP_IN)
+    return 0.0 if turn == 0 else min(step * 2.0 ** (turn - 1), MAX_STEP_IN)
 
 
 @dataclass(eq=False, repr=False)
-class Conduct:
+class PeerProtocol:
     """One peer's part in the protocol, on one connection after the other."""
 
     _client: str

@@ -37,7 +37,7 @@ from privatile.federation.wire import (
 )
 from privatile.run.run_file import MAX_STAGE
 
-LARGEST_ENTRY = MAX_ASK
+MAX_ENTRY_BYTES = MAX_ASK
 """Bytes, as of a question: the study's rules and the stream keep to the same. A closed round of 460 peers fits."""
 
 _Stage = Annotated[str, Meta(max_length=MAX_STAGE)]
@@ -204,7 +204,7 @@ class ClosedRound(Fields, frozen=True):
         )
 
 
-class Stand(Entry, frozen=True, tag="stand"):
+class PositionReport(Entry, frozen=True, tag="stand"):
     """In a new log: where the sender stands, and what it has signed last; said again on every connection.
 
     It stands after the round `last`, None where none is closed; `ended`: and after the end. Where it has signed a round
@@ -221,13 +221,13 @@ class Stand(Entry, frozen=True, tag="stand"):
     asks: Asks
 
 
-AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | Stand | Checkpoint
+AnyEntry = Proposal | PeerAnswer | CloseVote | Vote | Restored | Final | PositionReport | Checkpoint
 _DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 
 
 def read_entry(payload: bytes, signer: str) -> AnyEntry:
     """Check size, signature and form, as `wire.messages.read_signed` does."""
-    return read_signed(payload, signer, LARGEST_ENTRY, _DECODER)
+    return read_signed(payload, signer, MAX_ENTRY_BYTES, _DECODER)
 
 
 def asks_digest(asks: tuple[LevelAsk, ...]) -> str:

@@ -24,7 +24,7 @@ from privatile.run.run_file import RunStore, StoredRound
 from privatile_leaderless import quorums
 from privatile_leaderless.chain import closed_chain, end_chain, first_chain, signed_value
 from privatile_leaderless.entries import (
-    LARGEST_ENTRY,
+    MAX_ENTRY_BYTES,
     AnyEntry,
     ClosedRound,
     CloseVote,
@@ -37,7 +37,7 @@ from privatile_leaderless.entries import (
     read_entry,
 )
 
-MOST_NOTES = 20
+MAX_NOTES = 20
 """Restored ledgers of one peer that count in one round; of all together as many as an entry has room for beside the
 answers and votes to abort (`quorums.closed_round_bytes`). What does not count in a round is published again in the
 next one."""
@@ -167,8 +167,8 @@ class History:
                 return False
             self.abort_voters.add(sender)
         elif (
-            sum(note.sender == sender for note in self.notes) >= MOST_NOTES
-            or self._note_bytes + size > LARGEST_ENTRY - quorums.closed_round_bytes(self.study)
+            sum(note.sender == sender for note in self.notes) >= MAX_NOTES
+            or self._note_bytes + size > MAX_ENTRY_BYTES - quorums.closed_round_bytes(self.study)
             or not entry.lost == self.links.get(sender) != entry.link
         ):
             return False

@@ -28,11 +28,11 @@ from privatile.federation.connection import Connection, Msg
 from privatile.federation.monitoring import facts
 from privatile.federation.wire import NAME
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.entries import LARGEST_ENTRY
+from privatile_leaderless.entries import MAX_ENTRY_BYTES
 from privatile_leaderless.folder import log_request, log_stream, log_subject
 from privatile_leaderless.peer_file import LogEntry
 
-RETRY, LONGEST_RETRY, LATE = 0.3, 2.4, 4.0
+RETRY, MAX_RETRY, LATE = 0.3, 2.4, 4.0
 """Seconds until an entry that was not seen is published again, doubling each time up to the second number, and how many
 times the usual delay it must be late at least: on a slow network or machine it is given more time."""
 
@@ -99,7 +99,7 @@ class Outbox:
         """What to publish again now."""
         found = [one for one in self._unseen.values() if now >= one.at]
         for one in found:
-            one.wait = min(2.0 * one.wait, LONGEST_RETRY)
+            one.wait = min(2.0 * one.wait, MAX_RETRY)
             one.at = now + max(one.wait, self.retry)
         return [one.payload for one in found]
 
@@ -118,7 +118,7 @@ class Outbox:
             self._unseen[digest].at = min(self._unseen[digest].at, now + REFUSED)
 
 
-REQUEST, SLOWER, LONGEST_REQUEST, PATIENCE = 0.2, 1.5, 0.5, 15.0
+REQUEST, SLOWER, MAX_REQUEST, PATIENCE = 0.2, 1.5, 0.5, 15.0
 """Seconds until a request is made again, by which factor that grows and how far, and until the servers are said not to
 reply: an election after the loss of a server takes 4 to 10."""
 
@@ -199,7 +199,7 @@ class LogRequests:
             "max_bytes": -1,
             "max_age": 0,
             "max_msgs_per_subject": -1,
-            "max_msg_size": LARGEST_ENTRY,
+            "max_msg_size": MAX_ENTRY_BYTES,
             "discard": "new",
             "deny_delete": True,
             "deny_purge": True,
@@ -257,9 +257,9 @@ class LogRequests:
     def read(self, position: int, subject: str, payload: bytes) -> LogEntry:
         """An entry that the servers give. Raises `LogLost` where the log's own settings keep such a one out."""
         sender = subject.removeprefix(self._subjects[:-1])
-        if not NAME.fullmatch(sender) or len(payload) > LARGEST_ENTRY:
+        if not NAME.fullmatch(sender) or len(payload) > MAX_ENTRY_BYTES:
             raise LogLost(
-                f"entry {position:,} of the log has another subject or more than {LARGEST_ENTRY:,} bytes, which no "
+                f"entry {position:,} of the log has another subject or more than {MAX_ENTRY_BYTES:,} bytes, which no "
                 f"peer can write: whoever runs a server has put it there. This peer signs nothing. {RECOVER}"
             )
         return LogEntry(position, sender, payload)
@@ -286,7 +286,7 @@ class LogRequests:
                     asked -= done
                     await asyncio.sleep(BUSY)
                 else:
-                    wait = min(SLOWER * wait, LONGEST_REQUEST)
+                    wait = min(SLOWER * wait, MAX_REQUEST)
         finally:
             for one in (lost, *asked):
                 one.cancel()
@@ -311,15 +311,15 @@ BATCH = 1000
 EXPIRES, HEARTBEAT = 30.0, 0.25
 """Seconds that a request waits for entries, and between signs of life while there are none."""
 
-FIRST_SIGN, SILENCE, LONGEST_SILENCE = 0.8, 0.8, 10.0
+FIRST_SIGN, SILENCE, MAX_SILENCE = 0.8, 0.8, 10.0
 """Seconds without a sign of life after which a consumer is made again: one that is new, doubling with every attempt,
 and one that has lived (its server is gone). Where entries usually take long on the way the second is longer, up to the
 third."""
 
-MOST_MUTE = 2
+MAX_MUTE = 2
 """Consumers without a sign of life after which the connection is given up."""
 
-LASTING, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.1, 2.0
+LASTING, FIRST_PAUSE, MAX_PAUSE = 1.0, 0.1, 2.0
 """Seconds that a consumer must have lived for the next one to be made at once when it breaks; otherwise the first pause
 before that, doubling, and the longest one."""
 
@@ -425,7 +425,7 @@ class LogPort:
             # Somebody may have taken all that the log has room for. Until one is free it is read entry by entry.
             log.info("no consumer of the log", extra=facts(reason=reply.error.text))
             refused += 1
-            await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** min(refused, 10), LONGEST_PAUSE))
+            await asyncio.sleep(min(FIRST_PAUSE * 2.0 ** min(refused, 10), MAX_PAUSE))
         self._consumer, self._begins, self._delivered = reply.name, begins, 0
         self._made = self._heard = self._looked = asyncio.get_running_loop().time()
         if self._next == begins:
@@ -566,14 +566,14 @@ class LogPort:
         self._looked = now
         if self._broken or now - self._heard > self._silence:
             self._mute += not self._broken
-            if self._mute > MOST_MUTE:
+            if self._mute > MAX_MUTE:
                 # A server that was told new accounts may have forgotten this connection's: a new one helps.
                 raise BrokerError("the server gives no sign of life of the log.")
             self._short = self._short + 1 if self._broken and now - self._made < LASTING else 0
             log.info("reading again", extra=facts(reason=self._broken or "no sign of life"))
             if self._last is not None:  # it must still be the same one
                 self._next, self._expected = self._last.position, payload_digest(self._last.payload)
-            self._begin(min(FIRST_PAUSE * 2.0 ** min(self._short - 1, 10), LONGEST_PAUSE) if self._short else 0.0)
+            self._begin(min(FIRST_PAUSE * 2.0 ** min(self._short - 1, 10), MAX_PAUSE) if self._short else 0.0)
         elif self._requested <= BATCH // 2 or (not self._lives and now - self._requested_at >= REQUEST):
             await self._request_entries()  # the first one may be lost where the consumer has just been made
 
@@ -582,7 +582,7 @@ class LogPort:
         """Seconds without a sign of life that are not waited for longer."""
         if not self._lives:
             return FIRST_SIGN * 2.0**self._mute
-        return min(max(SILENCE, LATE * self.delay), LONGEST_SILENCE)
+        return min(max(SILENCE, LATE * self.delay), MAX_SILENCE)
 
     def interrupt(self) -> None:
         """Let `entries` look again at once."""

@@ -15,7 +15,7 @@ from privatile.run.state import Alarm, all_kinds, event_tone, log_level, silent_
 from privatile_leaderless import extension
 from privatile_leaderless.peer_file import EVIDENCE_ONLY, JOURNALED
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.standing import Happening, Kind
+from privatile_leaderless.standing import Kind, LogEffect
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -100,7 +100,7 @@ class PeerNotes:
         ):
             self.metrics.set(name, value)
 
-    def happened(self, sender: str, happenings: tuple[Happening, ...]) -> list[Happening]:
+    def happened(self, sender: str, happenings: tuple[LogEffect, ...]) -> list[LogEffect]:
         """Count what an entry has brought about; gives what is worth keeping: no peer may fill this one's disk."""
         self.metrics.add("entries")
         kept = []
@@ -131,7 +131,7 @@ class PeerNotes:
             self._pending.hear(sender)
         return kept
 
-    def _is_kept(self, one: Happening) -> bool:
+    def _is_kept(self, one: LogEffect) -> bool:
         """Whether it is written, with its evidence: thinned out, but the first lie of a peer in a round always is.
 
         These are at most as many as there are rounds, like the counts. What signs a chain value is thinned out apart

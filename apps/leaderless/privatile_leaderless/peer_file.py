@@ -37,7 +37,7 @@ from privatile_leaderless.chain import Claims, Slots, SlotValue, payload_digest,
 from privatile_leaderless.entries import AnyEntry, LevelAsk
 from privatile_leaderless.history import RoundRecord, closed_rounds
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.standing import Happening
+from privatile_leaderless.standing import LogEffect
 
 JOURNALED = (
     "unsigned",
@@ -58,13 +58,13 @@ JOURNALED = (
 EVIDENCE_ONLY = ("close vote",)
 """Happenings whose entry is kept, and that are no event: one per peer in a round whose deadline is over."""
 
-MOST_EVIDENCE = 10
+MAX_EVIDENCE = 10
 """Payloads kept of one peer, round and kind; twice as many where they sign a chain value.
 
 So votes and questions, which sign none, leave room for as many that do, however many of them come first.
 """
 
-MOST_UNSIGNED = 1
+MAX_UNSIGNED = 1
 """The same, of those without a signature: anybody can write them, and they prove nothing about a peer."""
 
 _ASKS: msgspec.json.Decoder[tuple[LevelAsk, ...]] = msgspec.json.Decoder(tuple[LevelAsk, ...])
@@ -192,7 +192,7 @@ class PeerLog:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def save(self, entries: Sequence[LogEntry], replica: Replica, happenings: Iterable[Happening] = ()) -> None:
+    def save(self, entries: Sequence[LogEntry], replica: Replica, happenings: Iterable[LogEffect] = ()) -> None:
         """Write entries that `replica` has applied, in their order, and the rounds that are committed now."""
         self._write(entries, replica, happenings, [])
 
@@ -202,7 +202,7 @@ class PeerLog:
         asks: tuple[LevelAsk, ...] = (),
         entries: Sequence[LogEntry] = (),
         replica: Replica | None = None,
-        happenings: Iterable[Happening] = (),
+        happenings: Iterable[LogEffect] = (),
     ) -> bool:
         """Whether this peer may sign these chain values in these slots; they are on the disk when this returns.
 
@@ -265,7 +265,7 @@ class PeerLog:
         self,
         entries: Sequence[LogEntry],
         replica: Replica,
-        happenings: Iterable[Happening],
+        happenings: Iterable[LogEffect],
         also: Sequence[Statement],
     ) -> None:
         statements: list[Statement] = []
@@ -333,7 +333,7 @@ def _proof(store: RunStore) -> dict[str, bytes]:
     return {client: payload.encode() for client, payload in store.query("SELECT client, payload FROM peer_proof")}
 
 
-def _happened(happening: Happening) -> list[Statement]:
+def _happened(happening: LogEffect) -> list[Statement]:
     """What an event and its evidence become in the file; an unsigned entry without its payload is only counted."""
     kind, number, client, text, payloads, signs = happening
     found: list[Statement] = []
@@ -359,7 +359,7 @@ def _happened(happening: Happening) -> list[Statement]:
         )
     elif kind not in EVIDENCE_ONLY:
         return []
-    most = MOST_UNSIGNED if kind == "unsigned" else MOST_EVIDENCE * (1 + signs)
+    most = MAX_UNSIGNED if kind == "unsigned" else MAX_EVIDENCE * (1 + signs)
     for payload in payloads:
         row = (number, client or "", kind, payload)
         found.append(

@@ -1,11 +1,11 @@
 """A new log after a lost one: where it begins.
 
-Every peer says first where it stands, with the last round that it has closed, and what it has signed last (`Stand`).
-From that follows, for all who read the log, the same place: the earliest that q of those who have spoken can still
-sign, at the first moment at which there is one; before the first round all must have spoken. There they sign a
-checkpoint, and nobody signs one elsewhere. At q checkpoints the log has begun. Rounds beyond it are dropped: they are
-not committed, and what was answered there stays spent. A peer that lacks more than the last round before that place
-takes them over from another one's file, and reads the log again from its first entry.
+Every peer says first where it stands, with the last round that it has closed, and what it has signed last
+(`PositionReport`). From that follows, for all who read the log, the same place: the earliest that q of those who have
+spoken can still sign, at the first moment at which there is one; before the first round all must have spoken. There
+they sign a checkpoint, and nobody signs one elsewhere. At q checkpoints the log has begun. Rounds beyond it are
+dropped: they are not committed, and what was answered there stays spent. A peer that lacks more than the last round
+before that place takes them over from another one's file, and reads the log again from its first entry.
 
 **Why there is a place**, where all are honest, have their files and are up:
 
@@ -15,7 +15,7 @@ takes them over from another one's file, and reads the log again from its first 
    in an earlier one, and in this one nothing else was chosen.
 4. A log closes each round once, so all that they have signed since belongs to one history.
 5. Whoever of them has signed furthest has the closed round before that signature, and names it, whole, in the next log
-   (`Said.last`). The others have signed less of the same history, so all q can sign there.
+   (`PeerPosition.last`). The others have signed less of the same history, so all q can sign there.
 6. All can go there. Whoever has closed a round has q answers to it, which commit the rounds before (`Replica._sign`):
    one closed round at most is not committed, and so not in a file. That one is named, and the file of whoever names it
    has all others, with what proves the last of them (`Replica.catch_up`).
@@ -32,9 +32,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from privatile_leaderless.chain import Claims, end_chain
-from privatile_leaderless.entries import Checkpoint, ClosedRound, LevelAsk, Stand
+from privatile_leaderless.entries import Checkpoint, ClosedRound, LevelAsk, PositionReport
 
-MOST_STANDS = 10
+MAX_STANDS = 10
 """Of one peer that count in one log: it says again where it stands on every new connection. As many different places
 count in its checkpoints: a liar fills nobody's memory."""
 
@@ -53,12 +53,12 @@ class Place(NamedTuple):
 
     @property
     def claims(self) -> Claims:
-        """Slots and chain values that a signature over it takes (`Standing.claims`)."""
+        """Slots and chain values that a signature over it takes (`ReplicaView.claims`)."""
         before = (self.round + 1, self.chain)
         return (before, (self.slot, end_chain(self.chain, self.round))) if self.ended else (before,)
 
 
-class Said(NamedTuple):
+class PeerPosition(NamedTuple):
     """What a peer has said: where it stands, and what it has signed last."""
 
     sender: str
@@ -79,7 +79,7 @@ class Said(NamedTuple):
 class Choice(NamedTuple):
     """Where a new log is to begin."""
 
-    named: Said
+    named: PeerPosition
     """The first who stands there."""
     asks: tuple[LevelAsk, ...]
     """The next question, where some have answered it."""
@@ -92,11 +92,11 @@ class Choice(NamedTuple):
         return self.named.place
 
 
-def choices(said: Sequence[Said], quorum: int) -> Iterator[Choice]:
+def choices(said: Sequence[PeerPosition], quorum: int) -> Iterator[Choice]:
     """Places that so many of these peers can still sign, the earliest first.
 
     >>> first, second = (Place(1, name, False) for name in ("a", "b"))
-    >>> at = lambda name, place, slot, chain: Said(name, place, None, slot, chain, (), b"")
+    >>> at = lambda name, place, slot, chain: PeerPosition(name, place, None, slot, chain, (), b"")
     >>> one, two = at("one", first, 2, "a"), at("two", second, 2, "b")
     >>> [choice.place.chain for choice in choices([one, two, at("three", Place(0, "o", False), 1, "o")], 2)]
     ['a', 'b']
@@ -141,17 +141,17 @@ class Recovery:
     choice: Choice | None = None
     """Where it is to begin, by what was said."""
     target: Target | None = None
-    said: list[Said] = field(default_factory=list)
+    said: list[PeerPosition] = field(default_factory=list)
     """In the log's order."""
     _refused: set[tuple[Place, ClosedRound | None]] = field(default_factory=set)
     """Places that are not what honest peers close."""
     _checkpoints: dict[Place, dict[str, tuple[Checkpoint, bytes]]] = field(default_factory=dict)
 
-    def hear(self, entry: Stand, payload: bytes, place: Place) -> None:
+    def hear(self, entry: PositionReport, payload: bytes, place: Place) -> None:
         """Take what a peer has said about where it stands; again, it changes nothing."""
-        said = Said(entry.sender, place, entry.last, entry.slot, entry.chain, entry.asks, payload)
+        said = PeerPosition(entry.sender, place, entry.last, entry.slot, entry.chain, entry.asks, payload)
         before = [one for one in self.said if one.sender == entry.sender]
-        if before[-1:] != [said] and len(before) < MOST_STANDS:
+        if before[-1:] != [said] and len(before) < MAX_STANDS:
             self.said.append(said)
 
     def highest_slots(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class Recovery:
         the log again, and so chooses the same. Before the first round all must have spoken: it takes everybody's
         answer.
         """
-        found: dict[str, Said] = {}
+        found: dict[str, PeerPosition] = {}
         for one in tuple(self.said):
             found[one.sender] = one
             for choice in choices(tuple(found.values()), self.quorum) if len(found) >= self.quorum else ():
@@ -184,7 +184,7 @@ class Recovery:
     def checkpoint(self, entry: Checkpoint, payload: bytes) -> Target | None:
         """Count a checkpoint; q of them are the target."""
         place, sender = Place(entry.round, entry.chain, entry.ended), entry.sender
-        if sum(sender in senders for senders in self._checkpoints.values()) < MOST_STANDS:
+        if sum(sender in senders for senders in self._checkpoints.values()) < MAX_STANDS:
             self._checkpoints.setdefault(place, {}).setdefault(sender, (entry, payload))
         found = self._checkpoints.get(place, {})
         if len(found) >= self.quorum:

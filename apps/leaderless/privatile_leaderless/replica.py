@@ -31,29 +31,29 @@ from privatile_leaderless.entries import (
     LevelAsk,
     Note,
     PeerAnswer,
+    PositionReport,
     Proposal,
     Restored,
-    Stand,
     Vote,
     asks_digest,
     read_entry,
 )
 from privatile_leaderless.history import Quarantine
 from privatile_leaderless.recovery import Choice, Place, Recovery, Target
-from privatile_leaderless.standing import Gathered, Happening, Kind, Standing, open_round
+from privatile_leaderless.standing import Kind, LogEffect, OpenRoundState, ReplicaView, open_round
 
 TWO_ANSWERS = "two different answers to one round, both with its signature"
 
 
-class Replica(Standing):
-    """The state machine. Entries come in through `apply`; everything else is to read, or to sign (`Standing`)."""
+class Replica(ReplicaView):
+    """The state machine. Entries come in through `apply`; everything else is to read, or to sign (`ReplicaView`)."""
 
-    def apply(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+    def apply(self, sender: str, payload: bytes) -> tuple[LogEffect, ...]:
         """Take the next entry of the log, from the place of `sender`, and say what it changed."""
         self.applied += 1
         return tuple(self._apply(sender, payload))
 
-    def _apply(self, sender: str, payload: bytes) -> Iterator[Happening]:
+    def _apply(self, sender: str, payload: bytes) -> Iterator[LogEffect]:
         if self.aborted or (self.finished and not self.recovering):
             return
         if sender not in self.keys:
@@ -74,16 +74,16 @@ class Replica(Standing):
         else:
             yield from self._take(entry, payload)
 
-    def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> Happening:
-        return Happening(kind, self.closed + 1, client, text, payloads)
+    def _happening(self, kind: Kind, client: str | None = None, text: str = "", *payloads: bytes) -> LogEffect:
+        return LogEffect(kind, self.closed + 1, client, text, payloads)
 
-    def _signed_elsewhere(self, client: str, text: str, payload: bytes) -> Happening:
+    def _signed_elsewhere(self, client: str, text: str, payload: bytes) -> LogEffect:
         """An entry that signs a chain value, and none that counts here."""
-        return Happening("other history", self.closed + 1, client, text, (payload,), signs=True)
+        return LogEffect("other history", self.closed + 1, client, text, (payload,), signs=True)
 
     # -- in a log that has begun -------------------------------------------------------------------------------------
 
-    def _take(self, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
+    def _take(self, entry: AnyEntry, payload: bytes) -> Iterator[LogEffect]:
         match entry:
             case Proposal():
                 yield from self._propose(entry, payload)
@@ -96,7 +96,7 @@ class Replica(Standing):
             case Restored():
                 yield from self._restore(entry, payload)
             case Final() if (entry.rounds, entry.chain) == (self.closed, self.head) and self.ended:
-                yield Happening("final", self.closed, entry.sender)
+                yield LogEffect("final", self.closed, entry.sender)
                 yield from self._sign(entry.sender, payload)
             case Final():
                 yield self._signed_elsewhere(entry.sender, "a signature over another end", payload)
@@ -104,12 +104,12 @@ class Replica(Standing):
                 if (entry.round, entry.chain, entry.ended) == (self.closed, self.chain, self.ended):
                     yield from self._sign(entry.sender, payload)
                 if entry.epoch == self.epoch:
-                    yield Happening("checkpoint", entry.round, entry.sender)
+                    yield LogEffect("checkpoint", entry.round, entry.sender)
                     yield from self._other_checkpoint(entry, payload)
         yield from self._compare(entry)
         yield from self._close()
 
-    def _compare(self, entry: AnyEntry) -> Iterator[Happening]:
+    def _compare(self, entry: AnyEntry) -> Iterator[LogEffect]:
         """Note who has signed another history; once that are too many (`astray`), say so."""
         value, others = chains.signed_value(entry), self._now.astray
         if value is None or value[0] < self.slot or value == (self.slot, self.head) or entry.sender in others:
@@ -119,7 +119,7 @@ class Replica(Standing):
         if self.astray and not before:
             yield self._happening("astray", None, self.paused)
 
-    def _propose(self, entry: Proposal, payload: bytes) -> Iterator[Happening]:
+    def _propose(self, entry: Proposal, payload: bytes) -> Iterator[LogEffect]:
         if entry.round <= self.closed or self._now.intake is not None or self.ended:
             return  # the round has its question
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
@@ -132,12 +132,12 @@ class Replica(Standing):
             return
         yield from self._open(entry.asks, entry.sender)
 
-    def _open(self, asks: tuple[LevelAsk, ...], sender: str | None) -> Iterator[Happening]:
+    def _open(self, asks: tuple[LevelAsk, ...], sender: str | None) -> Iterator[LogEffect]:
         """The question was taken: answer it, or be at the end."""
         if not asks:
             # Votes since the last round belong to no round.
             self._stand_after(self.closed, ended=True)
-            yield Happening("ended", self.closed, sender)
+            yield LogEffect("ended", self.closed, sender)
             return
         now = self._now
         now.asks, now.intake, now.question = asks, self._history.intake(), asks_digest(asks)
@@ -148,7 +148,7 @@ class Replica(Standing):
             if isinstance(entry, PeerAnswer) and entry.chain == self.chain:
                 yield from self._count(entry, payload)
 
-    def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
+    def _answer(self, entry: PeerAnswer, payload: bytes) -> Iterator[LogEffect]:
         sender, now = entry.sender, self._now
         if entry.round > self.closed + 1 or (self.ended and entry.round > self.closed):
             yield self._signed_elsewhere(sender, "an answer to a round that is not asked here", payload)
@@ -170,24 +170,24 @@ class Replica(Standing):
             yield from self._sign(sender, payload)
             yield from self._count(entry, payload)
 
-    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes, *, counts: bool) -> Iterator[Happening]:
+    def _two_answers(self, entry: PeerAnswer, first: bytes, payload: bytes, *, counts: bool) -> Iterator[LogEffect]:
         """A lie that its own signatures prove.
 
         Where none of them `counts`, it is evidence and no more: whether the run waits must follow from the log and the
         closed rounds, and who is started again knows no late answer.
         """
         sender = entry.sender
-        yield Happening("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
+        yield LogEffect("two answers", entry.round, sender, TWO_ANSWERS, (first, payload), signs=True)
         if counts and not self.ended and sender not in self.quarantined:
             yield self._quarantine(sender, TWO_ANSWERS, entry.round)
 
-    def _quarantine(self, client: str, reason: str, number: int) -> Happening:
+    def _quarantine(self, client: str, reason: str, number: int) -> LogEffect:
         self._history.quarantined[client] = Quarantine(reason, number)
         if self._now.intake is not None:
             self._now.intake.quarantine(client, reason)
-        return Happening("quarantined", number, client, reason)
+        return LogEffect("quarantined", number, client, reason)
 
-    def _count(self, entry: PeerAnswer, payload: bytes) -> Iterator[Happening]:
+    def _count(self, entry: PeerAnswer, payload: bytes) -> Iterator[LogEffect]:
         sender, intake = entry.sender, self._now.intake
         if intake is None or sender in intake.answers:
             return
@@ -202,7 +202,7 @@ class Replica(Standing):
         if verdict.quarantine:
             yield self._quarantine(sender, verdict.quarantine, entry.round)
 
-    def _close_vote(self, entry: CloseVote, payload: bytes) -> Iterator[Happening]:
+    def _close_vote(self, entry: CloseVote, payload: bytes) -> Iterator[LogEffect]:
         if entry.epoch != self.epoch or entry.round <= self.closed or self._now.intake is None:
             return
         if (entry.round, entry.chain, entry.question) != (self.closed + 1, self.chain, self._now.question):
@@ -211,7 +211,7 @@ class Replica(Standing):
             self._now.votes[entry.sender] = payload
             yield self._happening("close vote", entry.sender, "", payload)
 
-    def _vote(self, entry: Vote, payload: bytes) -> Iterator[Happening]:
+    def _vote(self, entry: Vote, payload: bytes) -> Iterator[LogEffect]:
         if entry.round <= self.closed:
             return  # what has ended and is not finished can still be aborted: a quorum for its end may never come
         if (entry.round, entry.chain) != (self.closed + 1, self.chain):
@@ -221,7 +221,7 @@ class Replica(Standing):
             if self.aborted:
                 yield self._happening("aborted", None, "a quorum has decided")
 
-    def _restore(self, entry: Restored, payload: bytes) -> Iterator[Happening]:
+    def _restore(self, entry: Restored, payload: bytes) -> Iterator[LogEffect]:
         # Not while an answer of the lost ledger stands in the open round: its link would come back with it.
         if self.ended or entry.sender in self._now.answers or not self._history.note(entry, payload):
             return
@@ -229,7 +229,7 @@ class Replica(Standing):
             self._now.intake.relink(entry.sender, entry.link, self.closed + 1)
         yield self._happening("restored", entry.sender, "its ledger was restored from a backup")
 
-    def _close(self) -> Iterator[Happening]:
+    def _close(self) -> Iterator[LogEffect]:
         now = self._now
         if now.intake is None or self.aborted or self.quarantined:
             return
@@ -239,20 +239,20 @@ class Replica(Standing):
         votes = now.votes.items() if now.intake.missing else ()
         notes = [Note(name, payload.decode("ascii")) for name, payload in votes][: quorums.closing(self.study)]
         record = self._history.close(now.asks, now.intake, now.answers, notes)
-        self._now = Gathered()
+        self._now = OpenRoundState()
         self.settled_at[self.closed] = self.applied
         silent = [name for name in self.study.clients if name not in record.accepted]
         text = f"without {', '.join(silent)}" if silent else ""
-        yield Happening("closed", self.closed, None, text)
+        yield LogEffect("closed", self.closed, None, text)
         for client in silent:
             if client in now.answers:  # to another question, or after another history
                 self._late[client, self.closed] = now.answers[client]
             text = f"by the votes of {', '.join(sorted(now.votes))}"
-            yield Happening("closed without", self.closed, client, text)
+            yield LogEffect("closed without", self.closed, client, text)
         for client, one in self.quarantined.items():
-            yield Happening("quarantined", one.round, client, one.reason)
+            yield LogEffect("quarantined", one.round, client, one.reason)
 
-    def _sign(self, sender: str, payload: bytes) -> Iterator[Happening]:
+    def _sign(self, sender: str, payload: bytes) -> Iterator[LogEffect]:
         """A peer has signed the chain value here. A quorum of such signatures commits what lies behind it."""
         proof = self._now.proof
         proof.setdefault(sender, payload)
@@ -260,11 +260,11 @@ class Replica(Standing):
             return
         if self.committed < self.closed or (self.ended and not self.finished):
             self.committed, self.proof = self.closed, dict(proof)
-            yield Happening("committed", self.committed)
+            yield LogEffect("committed", self.committed)
         if self.ended and not self.finished:
             self.finished = True
             self._history.coordinator.finish()
-            yield Happening("finished", self.closed)
+            yield LogEffect("finished", self.closed)
 
     # -- a new log ---------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Replica(Standing):
         self._stand_after(self.closed, ended=self.ended)
         self._recovery = Recovery(epoch, self.quorum, len(self.study.clients), before)
 
-    def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[Happening]:
+    def _recover(self, recovery: Recovery, entry: AnyEntry, payload: bytes) -> Iterator[LogEffect]:
         """Until the new log has begun here only this is looked at: where peers stand, checkpoints, votes to abort.
 
         A peer that lacks rounds before the place where it has begun for the others looks at nothing more: it takes the
@@ -284,7 +284,7 @@ class Replica(Standing):
         """
         if recovery.target is not None:
             return
-        if isinstance(entry, Stand) and entry.epoch == self.epoch:
+        if isinstance(entry, PositionReport) and entry.epoch == self.epoch:
             if place := self._place_of(entry):
                 recovery.hear(entry, payload, place)
                 if recovery.choice is None:
@@ -296,12 +296,12 @@ class Replica(Standing):
                 self._aborted = True
                 yield self._happening("aborted", None, "a quorum has decided")
         elif isinstance(entry, Checkpoint) and entry.epoch == self.epoch:
-            yield Happening("checkpoint", entry.round, entry.sender)
+            yield LogEffect("checkpoint", entry.round, entry.sender)
             yield from self._other_checkpoint(entry, payload)
             if target := recovery.checkpoint(entry, payload):
                 yield from self._begin(recovery, target)
 
-    def _place_of(self, entry: Stand) -> Place | None:
+    def _place_of(self, entry: PositionReport) -> Place | None:
         """Where a peer says that it stands; None where that is no place of this study."""
         last, clients = entry.last, tuple(self.study.clients)
         if last is None:
@@ -310,7 +310,7 @@ class Replica(Standing):
             return None
         return Place(last.round, chains.closed_chain(last, clients), entry.ended)
 
-    def _choose(self, recovery: Recovery) -> Iterator[Happening]:
+    def _choose(self, recovery: Recovery) -> Iterator[LogEffect]:
         """Go where the new log is to begin, where that follows from what was said."""
         for choice in recovery.candidates():
             try:
@@ -321,7 +321,7 @@ class Replica(Standing):
                 recovery.refuse(choice)
                 named = choice.named
                 text = f"it says that it stands where honest peers do not: {error}"
-                yield Happening("refused", named.place.round, named.sender, text, (named.payload,))
+                yield LogEffect("refused", named.place.round, named.sender, text, (named.payload,))
 
     def _go_to(self, choice: Choice) -> bool:
         """Go there, where the rounds before it are known; whether it did.
@@ -340,7 +340,7 @@ class Replica(Standing):
         self._move(number - 1, [last], ended=ended)
         return True
 
-    def _begin(self, recovery: Recovery, target: Target) -> Iterator[Happening]:
+    def _begin(self, recovery: Recovery, target: Target) -> Iterator[LogEffect]:
         """Begin the new log here, where all rounds up to the target are known, or all but the last."""
         number, known = target.round, self._history.chains
         if [target.chain] == known[number : number + 1]:
@@ -357,18 +357,18 @@ class Replica(Standing):
                     self._stand_after(max(number, self.committed), ended=ended)
             except ProtocolError as error:
                 signed = tuple(target.signed.values())
-                yield Happening("other history", number, None, str(error), signed, signs=True)
+                yield LogEffect("other history", number, None, str(error), signed, signs=True)
                 continue
             self._recovery = None
-            yield Happening("begun", number)
+            yield LogEffect("begun", number)
             if (self.closed, self.ended) == (number, target.ended):
                 for sender, payload in target.signed.items():
                     yield from self._sign(sender, payload)
                 yield from self._ask_again(target.asks)
             return
-        yield Happening("behind", number)
+        yield LogEffect("behind", number)
 
-    def _ask_again(self, questions: Sequence[tuple[LevelAsk, ...]]) -> Iterator[Happening]:
+    def _ask_again(self, questions: Sequence[tuple[LevelAsk, ...]]) -> Iterator[LogEffect]:
         """Open the next round with the question that most checkpoints name: its answers can be sent again."""
         for asks in () if self.ended else questions:
             try:
@@ -378,11 +378,11 @@ class Replica(Standing):
             yield from self._open(asks, None)
             return
 
-    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[Happening]:
+    def _other_checkpoint(self, entry: Checkpoint, payload: bytes) -> Iterator[LogEffect]:
         """Keep a checkpoint of another history than the one that is closed here: its sender may have been led along."""
         if 0 <= entry.round <= self.closed and entry.chain != self._history.chains[entry.round]:
             text = "a checkpoint of another history"
-            yield Happening("other history", entry.round, entry.sender, text, (payload,), signs=True)
+            yield LogEffect("other history", entry.round, entry.sender, text, (payload,), signs=True)
 
     # -- going back, and following rounds that others have closed ----------------------------------------------------
 
@@ -417,7 +417,7 @@ class Replica(Standing):
         left = {one.chain: one.closed for one in self._history.records[number:]}
         self._left = {chain: one for chain, one in (self._left | left).items() if one.round > self.committed}
         self._history.back_to(number)
-        self._now = Gathered()
+        self._now = OpenRoundState()
         self.ended = False
         self.settled_at = {place: at for place, at in self.settled_at.items() if place <= number}
         if ended:

@@ -28,7 +28,7 @@ Format = Literal[1]
 FORMAT: Format = 1
 """Of the three files; one of another version is refused."""
 
-LONGEST_HOST = 253
+MAX_HOST = 253
 """Characters of a name in the network."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -39,7 +39,7 @@ def check_server(host: str, port: int, cluster_port: int) -> None:
 
     >>> check_server("north.example", 4222, 6222)
     """
-    allowed = host.isascii() and len(host) <= LONGEST_HOST
+    allowed = host.isascii() and len(host) <= MAX_HOST
     if not allowed or any(not character.isalnum() and character not in ".-:_" for character in host):
         raise InputError(f"a host is a name or an address, as a.example or 10.0.0.7; got {host!r:.80}.")
     if port == cluster_port:
@@ -51,7 +51,7 @@ def check_server(host: str, port: int, cluster_port: int) -> None:
 class PeerServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A broker that an organization runs as one of the cluster."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_HOST)]
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_HOST)]
     port: Port
     cluster_port: Port
     authority: str

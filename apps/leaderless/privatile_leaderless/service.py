@@ -40,7 +40,7 @@ from privatile.run.state import is_aborted
 from privatile.run.tables import running_process
 from privatile_leaderless import quorums
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.conduct import Conduct, VoteBox
+from privatile_leaderless.conduct import PeerProtocol, VoteBox
 from privatile_leaderless.entries import LevelAsk
 from privatile_leaderless.folder import PeerFolder
 from privatile_leaderless.log import LogLost, LogPort
@@ -48,7 +48,7 @@ from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
 from privatile_leaderless.roster import PeerInvitation, PeerRoster
-from privatile_leaderless.standing import Happening
+from privatile_leaderless.standing import LogEffect
 
 log = logging.getLogger("privatile.leaderless")
 
@@ -57,7 +57,7 @@ End = Literal["finished", "stopped", "aborted"]
 TICK = 1.0
 """Seconds between two looks at votes, at the own server and at who is awaited; also until what was read is kept."""
 
-MOST_FAILURES = 5
+MAX_FAILURES = 5
 """Attempts through a server that replies but does not give the log, before the next one is tried."""
 
 GOODBYE = 3.0
@@ -96,7 +96,7 @@ class PeerService:
 
     def __post_init__(self) -> None:
         self._notes = PeerNotes(self.replica.study, self.replica, self.peer_log.journal)
-        self._conduct = Conduct(
+        self._conduct = PeerProtocol(
             self.client,
             self.key,
             self.replica,
@@ -110,7 +110,7 @@ class PeerService:
         )
         self._unkept: list[LogEntry] = []
         """Entries that were applied and are not in the file yet."""
-        self._happenings: list[Happening] = []
+        self._happenings: list[LogEffect] = []
         """What they have brought about."""
         self._last = self.peer_log.last
         self._signed_off: set[str] = set()
@@ -164,7 +164,7 @@ class PeerService:
                     self._notes.begins("no broker", text)
                 if self._was_connected:
                     place = failures = 0
-                elif not self._reached or failures >= MOST_FAILURES:
+                elif not self._reached or failures >= MAX_FAILURES:
                     place, failures = place + 1, 0
                 # Every server is tried once before this peer waits, and at once after a connection that has worked.
                 waits = self._reached or place % len(self.urls) == 0
@@ -304,7 +304,7 @@ PORT_IN_USE = (
 )
 """What the operator of a peer can do about a port that is taken."""
 
-MOST_LOGS = 1_000_000
+MAX_LOG = 1_000_000
 """The highest number of a log: one that was mistyped cannot be taken back."""
 
 
@@ -406,9 +406,9 @@ def recover(folder: PeerFolder, epoch: int | None = None) -> int:
         peer_log = open_log(folder)
         try:
             number = peer_log.epoch + 1 if epoch is None else epoch
-            if not peer_log.epoch < number <= MOST_LOGS:
+            if not peer_log.epoch < number <= MAX_LOG:
                 raise InputError(
-                    f"this peer reads log {peer_log.epoch}; a new one has a higher number, of at most {MOST_LOGS:,}; "
+                    f"this peer reads log {peer_log.epoch}; a new one has a higher number, of at most {MAX_LOG:,}; "
                     f"got {number:,}."
                 )
             peer_log.begin_epoch(number)

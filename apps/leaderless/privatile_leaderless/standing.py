@@ -22,9 +22,9 @@ from privatile_leaderless.entries import (
     Final,
     LevelAsk,
     PeerAnswer,
+    PositionReport,
     Proposal,
     Restored,
-    Stand,
     Vote,
 )
 from privatile_leaderless.history import History, Quarantine, RoundRecord
@@ -55,7 +55,7 @@ Kind = Literal[
 ]
 
 
-class Happening(NamedTuple):
+class LogEffect(NamedTuple):
     """One thing that an entry has brought about; `round` is the one it belongs to.
 
     unsigned       without a valid signature of the peer under whose name it lies in the log: as if it were not there
@@ -92,7 +92,7 @@ class Happening(NamedTuple):
 
 
 @dataclass
-class Gathered:
+class OpenRoundState:
     """What has come since the last round was closed."""
 
     asks: tuple[LevelAsk, ...] = ()
@@ -115,7 +115,7 @@ def open_round(study: FederationStudy, intake: AnswerIntake, tracks: Sequence[Le
     return advance(RoundRule(study.quorum, 1.0, agreed=True), state, float(late), present(study, intake, tracks))
 
 
-class Standing:
+class ReplicaView:
     """One peer's view of the run, without what changes it."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Standing:
         self.quorum = quorums.signing(study)
         self._tolerate = quorums.liars(study)
         self._history = History(study, keys, chains.first_chain(study.digest, study.run, roster_digest))
-        self._now = Gathered()
+        self._now = OpenRoundState()
         self._recovery: Recovery | None = None
         self._left: dict[str, ClosedRound] = {}
         """Rounds that were closed here, are not committed, and gave way to others, by the chain value after them."""
@@ -344,7 +344,7 @@ class Standing:
         """That a ledger was put back from a backup."""
         return Restored(self.study.digest, self.study.run, sender, self.closed + 1, self.chain, lost, link)
 
-    def stand(self, sender: str, slots: Slots, asks: tuple[LevelAsk, ...]) -> Stand:
+    def stand(self, sender: str, slots: Slots, asks: tuple[LevelAsk, ...]) -> PositionReport:
         """Where this peer stands, and what it has signed last; `asks` is the question that it has answered there.
 
         Where it has signed a round that gave way to others, it stands after that one: it can sign no other in its
@@ -360,7 +360,7 @@ class Standing:
                 elif (slot, chain) == (closed.round + 2, chains.end_chain(value, closed.round)):
                     last, ended = closed, True
         run = (self.study.digest, self.study.run)
-        return Stand(*run, sender, self.epoch, last, ended, slot, chain, asks)
+        return PositionReport(*run, sender, self.epoch, last, ended, slot, chain, asks)
 
     def checkpoint(self, sender: str) -> Checkpoint:
         """The place at which the new log begins, and its next question where somebody has answered it already."""

@@ -19,7 +19,7 @@ from privatile.errors import BrokerError
 from privatile.federation.connection import Connection, connected
 from privatile.records.keys import KeyPair
 from privatile_leaderless.chain import payload_digest
-from privatile_leaderless.entries import LARGEST_ENTRY
+from privatile_leaderless.entries import MAX_ENTRY_BYTES
 from privatile_leaderless.folder import log_request, log_stream, log_subject
 from privatile_leaderless.log import LogLost, LogPort, LogRequests, Refused, Reply
 from tests.federation.kit import PATIENCE
@@ -200,7 +200,7 @@ def test_a_reply_that_is_none_is_a_lost_server(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("subject", "payload"),
     [
-        (log_subject("0" * 12, 0, "site1"), b"a" * (LARGEST_ENTRY + 1)),
+        (log_subject("0" * 12, 0, "site1"), b"a" * (MAX_ENTRY_BYTES + 1)),
         (log_subject("0" * 12, 1, "site1"), b"a"),
         (log_subject("0" * 12, 0, "site1") + ".more", b"a"),
         (log_subject("0" * 12, 0, "s" * 5000), b"a"),

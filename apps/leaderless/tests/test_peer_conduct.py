@@ -15,7 +15,7 @@ from logged_peers import LoggedPeer, Peers, leaderless_study
 from privatile.client.ledger.ledger import Ledger
 from privatile.errors import LedgerError, OtherContent
 from privatile_leaderless.chain import signed_value
-from privatile_leaderless.conduct import Conduct, VoteBox
+from privatile_leaderless.conduct import PeerProtocol, VoteBox
 from privatile_leaderless.entries import LevelAsk, read_entry
 from privatile_leaderless.log import LogPort
 from privatile_leaderless.notes import PeerNotes
@@ -35,8 +35,10 @@ class ListedLog:
         self.peers.write(self.name, payload)
 
 
-def make_conduct(peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool], *, restored: bool = False) -> Conduct:
-    return Conduct(
+def make_conduct(
+    peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool], *, restored: bool = False
+) -> PeerProtocol:
+    return PeerProtocol(
         peer.name,
         peer.key,
         peer.replica,
@@ -50,7 +52,7 @@ def make_conduct(peer: LoggedPeer, claim: Callable[[tuple[LevelAsk, ...]], bool]
     )
 
 
-def conduct(peer: LoggedPeer, *, restored: bool) -> Conduct:
+def conduct(peer: LoggedPeer, *, restored: bool) -> PeerProtocol:
     peer.begin(restored=restored)
     return make_conduct(peer, lambda asks: peer.log.claim(peer.replica.claims, asks), restored=restored)
 
@@ -181,7 +183,7 @@ def test_nothing_is_signed_whose_slot_is_not_in_the_file(tmp_path: Path, what: s
                 assert north.log.store.query("SELECT chain FROM peer_slots WHERE slot = ?", value[:1]) == [value[1:]]
                 signed.append(payload)
 
-    def conduct_with(allowed: bool) -> Conduct:
+    def conduct_with(allowed: bool) -> PeerProtocol:
         def claim(asks: tuple[LevelAsk, ...]) -> bool:
             claimed.append(allowed)
             return allowed and north.log.claim(north.replica.claims, asks)
@@ -215,6 +217,6 @@ def test_a_vote_to_abort_is_said_again_in_a_new_log_and_once(tmp_path: Path) -> 
     north_goes_on = make_conduct(north, lambda asks: north.log.claim(north.replica.claims, asks))
     for _ in range(3):
         asyncio.run(north_goes_on.act(cast("LogPort", Watched(peers, "north")), 0.0))
-    assert sorted(said) == ["Stand", "Vote"]
+    assert sorted(said) == ["PositionReport", "Vote"]
     assert all(peer.replica.has_voted("north") for peer in peers.peers.values())
     peers.close()

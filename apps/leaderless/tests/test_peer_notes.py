@@ -10,7 +10,7 @@ import pytest
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
 from privatile_leaderless.notes import BY_CLIENT, PEER_METRICS, QUIET, UNTOLD, PeerNotes
 from privatile_leaderless.peer_file import EVIDENCE_ONLY, JOURNALED
-from privatile_leaderless.standing import Happening, Kind
+from privatile_leaderless.standing import Kind, LogEffect
 from replica.kit import StoredPeer, after, make, make_study, run
 
 
@@ -28,12 +28,12 @@ def test_silent_peers_are_counted_from_the_round_and_not_from_its_words() -> Non
     assert None not in answered.answers
     assert silent.answers.count(None) == 1
     # Words alone are not counted: a round that another peer relayed has all its answers.
-    notes.happened("peer1", (Happening("closed", 1, None, "as it was relayed"),))
+    notes.happened("peer1", (LogEffect("closed", 1, None, "as it was relayed"),))
     assert notes.metrics.value("silent") == 0
-    notes.happened("peer1", (Happening("closed", 2, None, "without peer3"),))
+    notes.happened("peer1", (LogEffect("closed", 2, None, "without peer3"),))
     assert notes.metrics.value("silent") == 1
     # A round behind which the replica has gone back.
-    notes.happened("peer1", (Happening("closed", 99, None, ""),))
+    notes.happened("peer1", (LogEffect("closed", 99, None, ""),))
     assert notes.metrics.value("silent") == 1
 
 
@@ -56,7 +56,7 @@ def test_who_is_silent_is_told_in_the_log_once_and_once_that_they_answer_again(
             reader.follow(log)
             reader.save()
             for name in {sender for sender, _ in log}:
-                notes.happened(name, (Happening("counted", number, name),))
+                notes.happened(name, (LogEffect("counted", number, name),))
             notes.tick(time.time())
             notes.tick(time.time())
         told.append([(one.getMessage(), one.__dict__["facts"].get("client")) for one in caplog.records])
@@ -99,8 +99,8 @@ def test_an_old_lie_that_is_replayed_in_many_rounds_leaves_room_for_the_next() -
     reader = StoredPeer(make_study(4, 3), "peer0")
     notes = PeerNotes(reader.study, reader.replica, reader.log.journal)
     kept = [
-        notes.happened("peer1", (Happening("refused", number, "peer1", "a lie", (b"old",)),))
+        notes.happened("peer1", (LogEffect("refused", number, "peer1", "a lie", (b"old",)),))
         for number in range(3 * ROWS_PER_CLIENT)
     ]
     assert [len(one) for one in kept] == [1, *[0] * (len(kept) - 1)]
-    assert notes.happened("peer1", (Happening("refused", 99, "peer1", "a lie", (b"new",)),))
+    assert notes.happened("peer1", (LogEffect("refused", 99, "peer1", "a lie", (b"new",)),))

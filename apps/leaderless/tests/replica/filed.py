@@ -6,7 +6,7 @@ from typing import Any
 
 from privatile_leaderless.notes import PeerNotes
 from privatile_leaderless.peer_file import LogEntry
-from privatile_leaderless.standing import Happening
+from privatile_leaderless.standing import LogEffect
 from replica.kit import Peer, StoredPeer, make_study
 
 Row = tuple[str, str | None, int]
@@ -25,7 +25,7 @@ class FiledPeer(StoredPeer):
         super().restart()
         self.notes = PeerNotes(self.study, self.replica, self.log.journal)
 
-    def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+    def see(self, sender: str, payload: bytes) -> tuple[LogEffect, ...]:
         found = Peer.see(self, sender, payload)
         self.news += self.notes.happened(sender, found)
         self.unwritten.append(LogEntry(self.read + 1, sender, payload))

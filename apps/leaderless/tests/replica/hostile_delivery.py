@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from privatile_leaderless.chain import closed_chain
-from privatile_leaderless.entries import Checkpoint, CloseVote, Final, PeerAnswer, Proposal, Stand
+from privatile_leaderless.entries import Checkpoint, CloseVote, Final, PeerAnswer, PositionReport, Proposal
 from replica.hostile import Wrong, play_each
 from replica.kit import (
     Logged,
@@ -32,7 +32,7 @@ from replica.kit import (
 SHAPES = ((3, 0), (4, 1), (5, 1))
 ROUNDS, LIVE_TURNS = 3, 4
 STUDIES = {shape: make_study(shape[0], ROUNDS, shape[1], patience=5) for shape in SHAPES}
-ORDER = (Stand, Checkpoint, Proposal, PeerAnswer, CloseVote, Final)
+ORDER = (PositionReport, Checkpoint, Proposal, PeerAnswer, CloseVote, Final)
 
 
 class Heap:
@@ -108,7 +108,7 @@ class Heap:
                         self.known.add(entry)
                         self.entries.append(entry)
                         news = True
-                    if entry not in part and (live or isinstance(read(entry), Stand)):
+                    if entry not in part and (live or isinstance(read(entry), PositionReport)):
                         part.append(entry)
             if not news:
                 return
@@ -118,14 +118,16 @@ class Heap:
         chance, found = self.chance, [(read(entry), entry) for entry in self.entries]
         places = sorted({(one.epoch, one.round) for one, _ in found if isinstance(one, Checkpoint)})
         place = chance.choice([*places, None])
-        told = chance.choice([*{one.last.round for one, _ in found if isinstance(one, Stand) and one.last}, None])
+        told = chance.choice(
+            [*{one.last.round for one, _ in found if isinstance(one, PositionReport) and one.last}, None]
+        )
         if self.alone.name in side and chance.random() < 0.8:  # mostly it is to stay where it is
             told, place = self.first + 1, chance.choice([one for one in places if one[1] > self.first] or [None])
         few = not live and chance.random() < 0.7  # checkpoints: enough to be told of, too few to begin a log
         senders = set(side) if chance.random() < 0.5 else {peer.name for peer in self.peers}
         shown = []
         for one, entry in found:
-            if isinstance(one, Stand):
+            if isinstance(one, PositionReport):
                 take = one.epoch == self.epoch and told in (None, one.last and one.last.round)
             elif isinstance(one, Checkpoint):
                 take = place == (one.epoch, one.round)

@@ -23,7 +23,7 @@ from privatile_leaderless.chain import Claims, Slots
 from privatile_leaderless.entries import AnyEntry, Checkpoint, LevelAsk, plain_ask, read_entry
 from privatile_leaderless.peer_file import LogEntry, PeerLog
 from privatile_leaderless.replica import Replica
-from privatile_leaderless.standing import Happening
+from privatile_leaderless.standing import LogEffect
 
 ROSTER = "a" * 64
 Logged = tuple[str, bytes]
@@ -95,13 +95,13 @@ class Peer:
         self.slots, self.ledger = Slots({}), Ledger(name)
         self.replica = new_replica(study)
         self.read = 0
-        self.happenings: list[Happening] = []
+        self.happenings: list[LogEffect] = []
         self.is_late = False
         self.answered: dict[int, tuple[LevelAsk, ...]] = {}
         self.votes: list[AnyEntry] = []
         self.stood: dict[int, bytes] = {}
 
-    def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+    def see(self, sender: str, payload: bytes) -> tuple[LogEffect, ...]:
         found = self.replica.apply(sender, payload)
         self.happenings += found
         return found
@@ -191,9 +191,9 @@ class StoredPeer(Peer):
         self.unwritten: list[LogEntry] = []
         self.read = 0 if self.log.last is None else self.log.last[0]
         self.stood = {}
-        self.news: list[Happening] = []
+        self.news: list[LogEffect] = []
 
-    def see(self, sender: str, payload: bytes) -> tuple[Happening, ...]:
+    def see(self, sender: str, payload: bytes) -> tuple[LogEffect, ...]:
         found = super().see(sender, payload)
         self.news += found
         self.unwritten.append(LogEntry(self.read + 1, sender, payload))

@@ -20,7 +20,7 @@ from replica.hostile import Wrong, play_each
 from replica.kit import Logged, StoredPeer, make_study, one_history
 
 SHAPES = ((4, 1), (5, 1), (7, 2), (3, 0), (4, 0))
-MOST_LOSSES = 6
+MAX_LOSSES = 6
 STUDIES = {shape: make_study(shape[0], 4, shape[1], patience=20) for shape in SHAPES}
 
 
@@ -71,7 +71,7 @@ class Losses:
         """Lose logs, then none."""
         epoch, up = 0, list(self.peers)
         self.turns(up, 10 * len(up), late=False)  # the first round needs all answers
-        for _ in range(self.chance.randint(1, MOST_LOSSES)):
+        for _ in range(self.chance.randint(1, MAX_LOSSES)):
             epoch += 1
             self.counts["logs lost"] += 1
             away = self.chance.randint(0, len(self.peers) - quorums.signing(self.study))

@@ -9,8 +9,8 @@ from privatile.core.messages import LARGEST_LENGTH, Position
 from privatile.core.text import canonical_json
 from privatile.errors import InputError
 from privatile_leaderless import history, quorums
-from privatile_leaderless.entries import LARGEST_ENTRY, CloseVote, Note, Restored, Vote
-from privatile_leaderless.history import MOST_NOTES
+from privatile_leaderless.entries import MAX_ENTRY_BYTES, CloseVote, Note, Restored, Vote
+from privatile_leaderless.history import MAX_NOTES
 from privatile_leaderless.quorums import NOTE_BYTES
 from privatile_leaderless.replica import Replica
 from replica.filed import filed
@@ -260,11 +260,11 @@ def test_after_impossible_counts_no_round_closes_any_more() -> None:
 
 def test_one_peer_cannot_fill_a_round_and_its_vote_to_abort_still_counts() -> None:
     peers, log = with_question()
-    log += restores(peers[3], MOST_NOTES + 4)
+    log += restores(peers[3], MAX_NOTES + 4)
     log.append(vote(peers[3]))
     for peer in peers:
         peer.follow(log)
-        assert kinds(peer).count("restored") == MOST_NOTES
+        assert kinds(peer).count("restored") == MAX_NOTES
         assert peer.replica.abort_voters == {"peer3"}
 
 
@@ -274,8 +274,8 @@ def test_what_finds_no_room_in_a_round_does_not_count_and_votes_to_abort_always_
     """So a closed round fits into an entry, and liars do not keep others from giving up."""
     peers = make(4, 4, 1)
     log = asked_after(peers, 1)
-    monkeypatch.setattr(history, "LARGEST_ENTRY", quorums.closed_round_bytes(peers[0].study) + 3 * NOTE_BYTES)
-    log += [*restores(peers[3], MOST_NOTES), vote(peers[0]), *(answer_of(peer) for peer in peers[:3])]
+    monkeypatch.setattr(history, "MAX_ENTRY_BYTES", quorums.closed_round_bytes(peers[0].study) + 3 * NOTE_BYTES)
+    log += [*restores(peers[3], MAX_NOTES), vote(peers[0]), *(answer_of(peer) for peer in peers[:3])]
     log += [(peer.name, peer.replica.close_vote(peer.name).pack(peer.key)) for peer in peers[:2]]
     for peer in peers:
         peer.follow(log)
@@ -298,7 +298,7 @@ def test_a_study_has_room_for_a_quorum_of_votes_in_every_round() -> None:
     with pytest.raises(InputError, match=r"a closed round of 600 clients would take about [\d,]+ bytes"):
         make_study(600, 3, 199)
     fits = make_study(460, 3, 153)
-    assert quorums.closed_round_bytes(fits) + quorums.signing(fits) * NOTE_BYTES <= LARGEST_ENTRY
+    assert quorums.closed_round_bytes(fits) + quorums.signing(fits) * NOTE_BYTES <= MAX_ENTRY_BYTES
 
 
 def test_a_restart_keeps_a_vote_in_the_open_round() -> None:

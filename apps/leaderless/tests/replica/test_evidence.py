@@ -7,7 +7,7 @@ import pytest
 
 from privatile.federation.coordinator.journal import ROWS_PER_CLIENT
 from privatile_leaderless.entries import Final
-from privatile_leaderless.peer_file import MOST_EVIDENCE
+from privatile_leaderless.peer_file import MAX_EVIDENCE
 from replica.filed import ATTACKS, FiledPeer, events, evidence, filed
 from replica.kit import (
     Peer,
@@ -250,7 +250,7 @@ def test_a_flood_does_not_fill_the_file() -> None:
         for peer in peers:
             peer.follow(log)
         vote = liar.replica.close_vote("peer3")
-        others = [msgspec.structs.replace(vote, chain=f"{k:064}") for k in range(MOST_EVIDENCE + 5)]
+        others = [msgspec.structs.replace(vote, chain=f"{k:064}") for k in range(MAX_EVIDENCE + 5)]
         log += [("peer3", one.pack(liar.key)) for one in (vote, *others)]
         log += [(name, b"{}\nAAAA") for name in ("peer2", *(f"stranger{number}{k}" for k in range(5)))]
         log += [answer_of(peer) for peer in peers]
@@ -268,7 +268,7 @@ def test_a_flood_does_not_fill_the_file() -> None:
     assert size(reader, "peer_unsigned") == 2 * rounds
 
 
-@pytest.mark.parametrize("junk", [0, MOST_EVIDENCE, 2 * ROWS_PER_CLIENT])
+@pytest.mark.parametrize("junk", [0, MAX_EVIDENCE, 2 * ROWS_PER_CLIENT])
 def test_votes_of_another_history_do_not_use_up_the_room_of_a_second_end(junk: int) -> None:
     peers = filed(4, 2)
     log = after(peers, 2)
@@ -286,7 +286,7 @@ def test_votes_of_another_history_do_not_use_up_the_room_of_a_second_end(junk: i
     run(peers, log)
     for peer in peers[:3]:
         assert peer.replica.finished
-        assert evidence(peer) == {("other history", "peer3", 3): {*votes[:MOST_EVIDENCE], other}}
+        assert evidence(peer) == {("other history", "peer3", 3): {*votes[:MAX_EVIDENCE], other}}
 
 
 def test_a_flood_of_lies_does_not_fill_the_file() -> None:
@@ -299,7 +299,7 @@ def test_a_flood_of_lies_does_not_fill_the_file() -> None:
         for peer in peers:
             peer.follow(log)
         end = Final(liar.study.digest, liar.study.run, "peer3", rounds=number, chain="e" * 64)
-        ends = [msgspec.structs.replace(end, chain=f"{number:032}{k:032}") for k in range(MOST_EVIDENCE + 5)]
+        ends = [msgspec.structs.replace(end, chain=f"{number:032}{k:032}") for k in range(MAX_EVIDENCE + 5)]
         log += [("peer3", one.pack(liar.key)) for one in ends]
         log += [answer_of(peer) for peer in peers]
         for peer in peers:

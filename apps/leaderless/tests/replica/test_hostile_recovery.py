@@ -10,7 +10,7 @@ import pytest
 from privatile_leaderless.chain import closed_chain, end_chain
 from privatile_leaderless.entries import ClosedRound, Note
 from privatile_leaderless.history import History
-from privatile_leaderless.recovery import MOST_STANDS, Place, Said
+from privatile_leaderless.recovery import MAX_STANDS, PeerPosition, Place
 from replica.kit import (
     Logged,
     Peer,
@@ -135,8 +135,8 @@ def test_the_end_takes_two_slots_of_whoever_could_sign_it() -> None:
     """Who has signed another last round cannot sign the end of this one."""
     place = Place(3, "a" * 64, True)
 
-    def said(slot: int, chain: str) -> Said:
-        return Said("one", Place(2, "b" * 64, False), None, slot, chain, (), b"")
+    def said(slot: int, chain: str) -> PeerPosition:
+        return PeerPosition("one", Place(2, "b" * 64, False), None, slot, chain, (), b"")
 
     assert said(3, "b" * 64).can_sign(place)
     assert said(4, "a" * 64).can_sign(place)
@@ -169,7 +169,7 @@ def test_a_liar_makes_others_follow_in_vain_a_few_times_only(junk: str, monkeypa
         }[junk]
         lie = msgspec.structs.replace(said, last=made, slot=4, chain=closed_chain(made, clients))
         reader.see("peer3", lie.pack(liar.key))
-    assert 0 < len(tried) <= 8 * MOST_STANDS  # each is followed, and then what was there before
+    assert 0 < len(tried) <= 8 * MAX_STANDS  # each is followed, and then what was there before
     reader.see(*say(peers[2])[0])  # nor does that keep out what others say
     assert reader.replica.closed_rounds(2) == [true]
 
@@ -182,7 +182,7 @@ def test_checkpoints_of_a_liar_fill_nobodys_memory() -> None:
         reader.see("peer3", msgspec.structs.replace(true, chain=f"{number:064}").pack(liar.key))
     kept = reader.replica._recovery
     assert kept is not None
-    assert len(kept._checkpoints) == MOST_STANDS
+    assert len(kept._checkpoints) == MAX_STANDS
 
 
 def test_a_round_with_longer_lists_than_any_is_no_place_where_anybody_stands() -> None:

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from privatile_leaderless.recovery import Choice, Place, Said
+from privatile_leaderless.recovery import Choice, PeerPosition, Place
 from privatile_leaderless.replica import Replica
 from replica.hostile import remembered
 from replica.lost_logs import count_stuck, play_losses
@@ -34,7 +34,7 @@ def test_where_everybody_signs_at_once_where_it_stands_it_does_not(monkeypatch: 
         if not replica.recovering or replica.behind is not None:
             return None
         place = Place(replica.closed, replica.chain, replica.ended)
-        return Choice(Said("", place, None, 0, None, (), b""), (), ())
+        return Choice(PeerPosition("", place, None, 0, None, (), b""), (), ())
 
     monkeypatch.setattr(Replica, "begins_at", property(here))
     histories = 1000 if LONG else 8

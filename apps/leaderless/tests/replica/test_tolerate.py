@@ -10,7 +10,7 @@ from privatile.errors import InputError
 from privatile.federation.study import ClientAgreement, FederationStudy, study_toml
 from privatile.federation.wire import MAX_ASK
 from privatile_leaderless import quorums
-from privatile_leaderless.entries import LARGEST_ENTRY
+from privatile_leaderless.entries import MAX_ENTRY_BYTES
 from replica.kit import Peer, after, make_study
 
 
@@ -67,4 +67,4 @@ def test_a_closed_round_of_the_largest_study_fits_an_entry(levels: tuple[float, 
     many = {f"peer{k}": ClientAgreement(1.0, 1 / 1400, 8) for k in range(1400)}
     with pytest.raises(InputError, match="a closed round of 1,400 clients"):
         make_study(1400, 2, 1, agreements=many)
-    assert LARGEST_ENTRY == MAX_ASK
+    assert MAX_ENTRY_BYTES == MAX_ASK
