@@ -54,6 +54,26 @@ def test_status_shows_where_a_run_stands(tmp_path: Path, monkeypatch: pytest.Mon
     assert "data.csv is not a run file" in other.output
 
 
+def test_where_there_is_no_terminal_each_change_is_printed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SlowRun(tmp_path / "run.db", rounds=40)
+    run.go(10)
+    waits = []
+
+    def wait(_: float) -> None:
+        waits.append(_)
+        if len(waits) == 2:  # the first time nothing has changed
+            run.go(30)
+            run.coordinator.finish()
+
+    monkeypatch.setattr(time, "sleep", wait)
+    shown = status(tmp_path / "run.db", "--follow").output
+    assert shown.count("rounds       10 of 40") == 1
+    assert shown.count("rounds       40 of 40") == 1
+    assert shown.endswith("\n")
+
+
 KILLED = """
 import os, signal, sys
 import numpy as np

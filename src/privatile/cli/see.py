@@ -9,8 +9,10 @@
 `privatile compare`: the difference of two quantiles of different people, or of all pairs of many.
 """
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,19 +77,38 @@ def status(path: Path, follow: bool, as_json: bool) -> None:
     if not follow:
         echo_facts(read(), as_json)
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(console=Console(highlight=False), auto_refresh=False) as screen:
+    with _screen() as show:
         while True:
             began = time.monotonic()
             found = read()
-            screen.update(Text(disarmed(found.to_text())), refresh=True)
+            show(found)
             if found.is_over:
                 return
             # A long run is replayed anew: that never takes more than a fifth of one core.
             time.sleep(max(1.0, 4.0 * (time.monotonic() - began)))
+
+
+@contextmanager
+def _screen() -> "Iterator[Callable[[RunStatus | SurveyStatus], None]]":
+    """What shows a status: on a terminal over the last one, elsewhere below it where its facts have changed."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=Console(highlight=False), auto_refresh=False) as screen:
+            yield lambda found: screen.update(Text(disarmed(found.to_text())), refresh=True)
+        return
+    before: dict[str, Any] | None = None
+
+    def show(found: "RunStatus | SurveyStatus") -> None:
+        nonlocal before
+        facts = found.to_dict()
+        if facts != before:
+            echo(found.to_text() if before is None else f"\n{found.to_text()}")
+        before = facts
+
+    yield show
 
 
 def _reader(path: Path) -> "Callable[[], RunStatus | SurveyStatus]":

@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,8 @@ class RunStatus:
     """What the folder of an extension adds."""
     lines: tuple[str, ...] = ()
     """The same in words."""
+    read_at: float = field(default_factory=time.time)
+    """When the file was read, which is replayed after that."""
 
     @property
     def is_over(self) -> bool:
@@ -76,7 +78,7 @@ class RunStatus:
 
     def to_text(self) -> str:
         """A few lines for people."""
-        now = time.time()
+        now = self.read_at
         process = f", process {self.process}" if self.process else f", no {self.holder} running" if self.holder else ""
         known = STATES.get(self.state)
         why = f": {known.about}" if known and known.tone in ("note", "worry") and not self.alarms else ""
@@ -146,9 +148,10 @@ def beside(result: QuantileResult) -> list[str]:
 
 def read_run(path: Path) -> RunStatus:
     """Where the run in a file stands; the file may be written meanwhile."""
+    read_at = time.time()
     with RunStore.open(path, read_only=True) as store, store.snapshot():
         view = RunView(store)
-        return status_of(store, view, read_state(store, view.levels))
+        return replace(status_of(store, view, read_state(store, view.levels)), read_at=read_at)
 
 
 def status_of(store: RunStore, view: RunView, now: RunState) -> RunStatus:

@@ -3,6 +3,7 @@
 What `privatile federation check` says: the folder, and whether everybody is there, as findings with a verdict.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,6 +37,7 @@ def read_status(directory: Directory) -> RunStatus:
             not_admitted=absent,
             extra=directory.status_facts(None)[0],
         )
+    read_at = time.time()
     with RunStore.open(directory.store_file, read_only=True) as store, store.snapshot():
         view = RunView(store)
         found = status_of(store, view, read_state(store, view.levels))
@@ -47,6 +49,7 @@ def read_status(directory: Directory) -> RunStatus:
         not_admitted=absent,
         extra=extra,
         lines=tuple(lines),
+        read_at=read_at,
     )
 
 
