@@ -161,18 +161,19 @@ def estimate(
     if run.division.how_read:
         echo(run.division.how_read, err=True)
     say_missing(run.columns.values(), options)
-    if dry_run:
-        _preview(run, as_json)
-    else:
-        _estimate(run, explain, as_json, dashboard, yes)
-
-
-def _preview(run: "LocalRun", as_json: bool) -> None:
-    if run.store is not None:
+    if run.store is not None and dry_run:
         done = "finished" if run.store.finished else "unfinished"
         echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
+    elif run.store is not None:
+        state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
+        echo(f"run {run.store.run} {state}.", err=True)
     say_look_alikes(run.holders)
-    echo_facts(previewed(run), as_json)
+    if dry_run:
+        echo_facts(previewed(run), as_json)
+        return
+    if run.store is None:
+        confirm(lambda: previewed(run), yes=yes)
+    _estimate(run, explain, as_json, dashboard)
 
 
 def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None:
@@ -201,13 +202,7 @@ def say_look_alikes(clients: "Iterable[str]") -> None:
         )
 
 
-def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions, yes: bool) -> None:
-    if run.store is not None:
-        state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
-        echo(f"run {run.store.run} {state}.", err=True)
-    say_look_alikes(run.holders)
-    if run.store is None:
-        confirm(lambda: previewed(run), yes=yes)
+def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):

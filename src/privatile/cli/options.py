@@ -59,19 +59,24 @@ def json_flag(what: str) -> Decorator:
     return click.option("--json", "as_json", is_flag=True, help=f"{what} as JSON.")
 
 
+def together(*options: Decorator) -> Decorator:
+    """Several options as one, in the order of help."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def chosen(*names: str, **changes: Any) -> Decorator:
     """Flags for these options of an estimate; a command gets what was given under the options' names, else None.
 
     `changes` are arguments of `click.option` that differ from what `Options` declares.
     """
 
-    def decorate(command: Any) -> Any:
-        for name, about in reversed(options_of(Options).items()):
-            if name in names:
-                command = _flag_of(name, about, changes)(command)
-        return command
-
-    return decorate
+    return together(*(_flag_of(name, about, changes) for name, about in options_of(Options).items() if name in names))
 
 
 def _flag_of(name: str, about: Option, changes: Mapping[str, Any]) -> Decorator:
@@ -108,7 +113,8 @@ def named(option: str) -> Iterator[None]:
 READING = ("sql", "delimiter", "decimal", "thousands", "unit")
 """Options of an estimate that say how records are read; a site's own command has them, too."""
 
-ADDRESS = (
+reading_options = together(
+    chosen("sql"),
     text(
         "--database-url-env",
         "NAME",
@@ -116,14 +122,9 @@ ADDRESS = (
         "database that SQLAlchemy knows.",
     ),
     file("--database-url-file", "FILE", "The same, from the first line of a file that only you can read."),
+    chosen(*READING[1:]),
 )
-
-
-def reading_options(command: Any) -> Any:
-    """All of them; the command gets what `records_of` and `READING` name."""
-    for option in (chosen(*READING[1:]), *reversed(ADDRESS), chosen("sql")):
-        command = option(command)
-    return command
+"""The command gets what `records_of` and `READING` name."""
 
 
 def records_of(
@@ -227,7 +228,7 @@ def address_options(prefix: str) -> Decorator:
         callback=_key_pair,
         help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
     )
-    return lambda command: at(tls(command))
+    return together(at, tls)
 
 
 def dashboard_options(command: Callable[..., Any]) -> Any:
@@ -252,25 +253,20 @@ def dashboard_options(command: Callable[..., Any]) -> Any:
     return with_options
 
 
-def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--ops-port, --ops-host, --ops-name and --json-logs."""
-    options = (
-        click.option(
-            "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
-        ),
-        click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on."),
-        click.option(
-            "--ops-name",
-            "ops_names",
-            multiple=True,
-            metavar="NAME",
-            help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
-        ),
-        click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+service_options = together(
+    click.option(
+        "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
+    ),
+    click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on."),
+    click.option(
+        "--ops-name",
+        "ops_names",
+        multiple=True,
+        metavar="NAME",
+        help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
+    ),
+    click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
+)
 
 
 YES = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
@@ -345,7 +341,7 @@ def say_spent(runs: "Sequence[LocalRun]") -> None:
         echo(f"All runs together, by the ledger, the most that one {found.whose} has spent: {words}.", err=True)
 
 
-OPTIONS = (
+site_options = together(
     text("--source", "FILE", "CSV, Parquet or JSON (also .gz) with this site's records; SQLite or DuckDB with --sql."),
     click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers."),
     text("--person", "COLUMN", "Column with the person of each record: the budget is then per person."),
@@ -363,13 +359,7 @@ OPTIONS = (
     click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask."),
     service_options,
 )
-
-
-def site_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them; what `site_choices` takes comes as further named values."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
+"""What `site_choices` takes comes as further named values."""
 
 
 def site_choices(source: str | None, policy: Path | None, values: dict[str, Any]) -> "tuple[object, JoinOptions]":
