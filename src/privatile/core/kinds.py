@@ -425,7 +425,7 @@ CONFIDENCE = Number(
     "LEVEL",
     lambda level: 0.0 < level <= 1.0 - 1e-12,
     "must lie strictly between 0 and 1, and be at most 1 - 1e-12",
-    "0.95 is the usual choice.",
+    "Write 95% as 0.95.",
 )
 SCALE = Choice("linear", "log", "logit", "identity")
 POSITIVE = Number("NUMBER", lambda one: one > 0.0, "must be a positive number")

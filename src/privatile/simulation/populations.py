@@ -27,6 +27,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -591,7 +592,7 @@ def read_columns(path: str | Path, value: str, client: str | None = None) -> "di
     )
     known = np.isfinite(values)
     found = {}
-    for code, name in enumerate(source.clients):
+    for code, name in sorted(enumerate(source.clients), key=itemgetter(1)):
         own = values[known & (codes == code)]
         if not own.size:
             raise DataError(f"{Path(path).name} has no number in column {value} for {name}; name another column.")

@@ -37,7 +37,7 @@ def grouped(labels: NDArray[np.integer[Any]]) -> tuple[NDArray[np.intp] | slice,
     """An order that brings rows of one label together, and where they then stand; labels are of 16 bits at most.
 
     >>> order, spans = grouped(np.array([7, 2, 7], dtype=np.uint8))
-    >>> list(order), spans
+    >>> order.tolist(), spans
     ([1, 0, 2], [(2, 0, 1), (7, 1, 3)])
     """
     counts = np.bincount(labels)
