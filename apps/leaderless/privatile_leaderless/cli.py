@@ -13,7 +13,6 @@ from privatile.cli.options import (
     ABORT,
     NEEDS_YES,
     YES,
-    ReadingOptions,
     agree,
     ask_first,
     existing,
@@ -165,7 +164,6 @@ def run(
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
-    reading: ReadingOptions,
     **values: Any,
 ) -> None:
     """Answer the study from this organization's own file, and follow the log, until the study ends.
@@ -177,8 +175,7 @@ def run(
     from privatile_leaderless.roster import PeerInvitation
     from privatile_leaderless.service import PeerOptions, run_peer
 
-    options = site_choices(reading, policy, values)
-    rows = reading.data(source, "--source")
+    rows, options = site_choices(source, policy, values)
     agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
     end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: echo(line, err=True))

@@ -54,11 +54,6 @@ def ledger_path() -> Path:
     return state_folder() / "ledger.db"
 
 
-def person_key_path() -> Path:
-    """The key that hashes people, apart from the ledger: in $XDG_CONFIG_HOME/privatile."""
-    return default_person_key()
-
-
 class RunClient(NamedTuple):
     """A client, or one of its weight classes: its name, whose records it has, its column, how many may be asked."""
 
@@ -202,7 +197,7 @@ def opened(data: object, options: Options, rng: np.random.Generator | None) -> t
     key = None
     if options.person is not None:
         # Before the file is read: runs that begin together share the ledger and the person key that one of them made.
-        path = Path(options.person_key or person_key_path())
+        path = Path(options.person_key or default_person_key())
         key = ledger.person_key(path) if rng is None else PersonKey(rng.bytes(KEY_BYTES))
     return ledger, coins, Division.read(data, options, ledger, key)
 
@@ -245,11 +240,6 @@ class LocalRun:
 
     def _specified(self, parts: list[RunClient]) -> RunSpec:
         return specification(self.options, parts, simulated=isinstance(self.coins, SeededCoins))
-
-    @property
-    def how_read(self) -> str:
-        """What the holder should know about how the data is read."""
-        return self.division.how_read
 
     def _check_plans(self) -> None:
         """Refuse a schedule that does not fit the data, before anyone is asked."""
@@ -370,7 +360,11 @@ class LocalRun:
         if self.store is None:
             path = self._path
             if path is not None and self.options.save is None:
-                _prepare_folder(path)
+                if path.exists():
+                    raise StoreError(
+                        "the same estimate is running in another process. Wait for it; it will give the result."
+                    )
+                make_private(path.parent)
             self.store = RunStore.create(path or ":memory:", self._name, self.spec)
         return self.store
 
@@ -439,13 +433,6 @@ def _link_statements(ledger: Ledger) -> list[Statement]:
         ("DELETE FROM ledger", ()),
         ("INSERT INTO ledger VALUES (?, ?, ?)", (ledger.secret.fingerprint, *ledger.position)),
     ]
-
-
-def _prepare_folder(path: Path) -> None:
-    """Make the folder of unfinished runs; refuse where a file of the same run has appeared meanwhile."""
-    if path.exists():
-        raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
-    make_private(path.parent)
 
 
 def make_private(folder: Path) -> None:

@@ -28,7 +28,6 @@ from privatile.cli.options import (
     NEEDS_YES,
     YES,
     DashboardOptions,
-    ReadingOptions,
     agree,
     ask_first,
     dashboard_options,
@@ -184,7 +183,6 @@ def join(
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
-    reading: ReadingOptions,
     **values: Any,
 ) -> None:
     """Answer a study's questions from this site's own file until the study ends. Connects outward only.
@@ -202,8 +200,7 @@ def join(
     check_coordinated(invitation)
     invited = read_invitation(invitation)
     place = find_site(site or state_folder(), invited, invitation)
-    options = site_choices(reading, policy, values)
-    rows = reading.data(source, "--source")
+    rows, options = site_choices(source, policy, values)
     agree(invited.rows(), "Answer this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
     end = join_run(invited, place, rows, options, lambda line: echo(line, err=True))

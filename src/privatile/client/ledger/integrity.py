@@ -379,6 +379,7 @@ class Seal:
         is_same = stored is not None and stored == self._stored
         if is_same and version == self._version:
             return
+        self._ledger.check_tables()
         self._version = version
         self._sum = 0
         for table in TABLES:

@@ -80,13 +80,13 @@ class SpillFile:
     def write(self, rows: Words) -> int:
         """Append words; the number of the first one in the file."""
         first = self._end
+        self._end += rows.size  # also where writing fails: what hid these words hides no others
         view = (np.ravel(rows) ^ words_at(self._key, first, rows.size)).view(np.uint8).data
         at = 8 * first
         while view:
             written = self._call(os.pwrite, self._file.fileno(), view, at)
             at += written
             view = view[written:]
-        self._end = first + rows.size
         return first
 
     def read(self, first: int, count: int) -> Words:
