@@ -509,10 +509,6 @@ class Empirical(Population):
         rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
         return self.values[np.clip(rank, 0, self.values.size - 1)]
 
-    def to_spec(self) -> dict[str, Any]:
-        """Refused: a design holds no records."""
-        raise InputError("an empirical population cannot be written into a design: records stay out of it.")
-
 
 class Dithered(Empirical):
     """A data column whose every record is moved by a uniform amount of ±width/2: atoms become a density.
