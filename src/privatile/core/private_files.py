@@ -1,4 +1,4 @@
-"""Where ledgers and secrets lie, and files that only their owner can read: made whole or not at all, never over another file."""
+"""Folders of ledgers and secrets, and files that only their owner can read: made whole, never over another file."""
 
 import os
 import secrets
