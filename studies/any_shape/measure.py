@@ -15,6 +15,7 @@ from privatile.simulation.default_design import (
     DisplayedIntervals,
     StraddledReadings,
     grid_results,
+    join_blocks,
     read_straddled,
     simulate,
 )
@@ -94,7 +95,7 @@ def measure(study: StudyCell, runs: int, seed: int, block: int = BLOCK) -> "Meas
 
 def joined(study: StudyCell, parts: Sequence[tuple[StraddledReadings, float]]) -> "Measured":
     """The numbers of a cell from those of its blocks."""
-    both = StraddledReadings.joined([readings for readings, _ in parts])
+    both = join_blocks([readings for readings, _ in parts])
     return summarize(study, both, sum(lost for _, lost in parts) / len(both.contradicted))
 
 

@@ -22,7 +22,13 @@ from privatile.estimator.schedule import PRESETS
 from privatile.laws.ratio import two_sided_z
 from privatile.result.compare import difference_ends
 from privatile.simulation.cells import Cell
-from privatile.simulation.default_design import AutoCell, DisplayedIntervals, SimulatedRuns, displayed_intervals
+from privatile.simulation.default_design import (
+    AutoCell,
+    DisplayedIntervals,
+    SimulatedRuns,
+    displayed_intervals,
+    join_blocks,
+)
 from privatile.simulation.engine import run_cell, summarize
 
 HERE = Path(__file__).parent
@@ -51,7 +57,7 @@ class Work(NamedTuple):
     def displayed(self, cell: AutoCell, seed: int, confidence_level: float = 0.95) -> DisplayedIntervals:
         """What the results of all runs of a cell show."""
         parts = self.blocks(cell, seed)
-        return DisplayedIntervals.joined([displayed_intervals(part, (confidence_level,))[0] for part in parts])
+        return join_blocks([displayed_intervals(part, (confidence_level,))[0] for part in parts])
 
 
 Found = Iterator[tuple[str, dict[str, float]]]
@@ -109,7 +115,7 @@ def others(work: Work) -> Found:
             shown = displayed_intervals(found, readings=readings)[0]
             holds = np.array([reading.may_stop for reading in readings])
             parts.append(DisplayedIntervals(*(column[holds] for column in shown)))
-        intervals = DisplayedIntervals.joined(parts)
+        intervals = join_blocks(parts)
         yield (
             f"{family} K={clients} τ={level:g} I=3000",
             {

@@ -14,6 +14,7 @@ from privatile.simulation.default_design import (
     DisplayedIntervals,
     SimulatedRuns,
     displayed_intervals,
+    join_blocks,
     simulate,
 )
 
@@ -64,8 +65,8 @@ def score(cell: AutoCell, runs: int, seed: int, block_size: int = BLOCK) -> Scor
             warns = warned(cell.information, reading.fit, learned.gave_up)
             facts.append((reading.fit.slope_error, learned.searched, learned.spent, warns))
     slope_error, searched, spent, warns = np.array(facts).T
-    covered = [DisplayedIntervals.joined(column).covers(cell.truth).mean() for column in zip(*shown, strict=True)]
-    usual = DisplayedIntervals.joined([intervals[1] for intervals in shown])
+    covered = [join_blocks(column).covers(cell.truth).mean() for column in zip(*shown, strict=True)]
+    usual = join_blocks([intervals[1] for intervals in shown])
     bounded = np.isfinite(usual.half_width)
     off = usual.center - cell.truth
     wald = two_sided_z(0.95) * cell.bound

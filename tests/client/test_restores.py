@@ -141,6 +141,23 @@ def test_a_run_that_was_given_up_since_the_backup_gets_nothing_back(tmp_path: Pa
             ask(one, "one", 2, 1)
 
 
+def test_a_second_restore_doubts_every_run_whatever_else_was_asked_meanwhile(backup: Path, tmp_path: Path) -> None:
+    """With another data set asked between the restores, run one went on where its second backup had it: the records at
+    positions 2 to 5 answered twice."""
+    with Ledger.open(backup) as ledger:
+        mark_restored(ledger)
+        site(ledger, "one").account.prove()
+        ask(site(ledger, "five", "z", new_people=True), "five", 1, 5)
+    second = copied(backup, tmp_path / "second.db")
+    with Ledger.open(backup) as ledger:
+        ask(site(ledger, "one"), "one", 3, 3)
+    forget_marks()
+    with Ledger.open(second) as ledger:
+        mark_restored(ledger)
+        with pytest.raises(LedgerError, match="nobody has shown since what run 'one' had asked"):
+            ask(site(ledger, "one"), "one", 4, 3)
+
+
 def test_people_whose_records_a_run_had_reserved_may_have_answered_another(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(path) as ledger:

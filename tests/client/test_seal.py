@@ -123,6 +123,21 @@ def test_what_is_too_much_to_read_at_every_start_is_found_by_verify(
         ledger.verify()
 
 
+def test_a_trigger_made_while_a_process_answers_is_found_before_the_next_answer(tmp_path: Path) -> None:
+    """Before, it removed each charge as it was written, and everybody answered the second run as well."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path) as ledger:
+        one, two = (site(ledger, run, people=True) for run in ("one", "two"))
+        one.answer(ask(1, 1, "one"))
+        with sqlite3.connect(path) as direct:
+            direct.execute("CREATE TRIGGER free AFTER INSERT ON charges BEGIN DELETE FROM charges; END")
+        direct.close()
+        with pytest.raises(LedgerError, match="is damaged"):
+            one.answer(ask(2, 30, "one"))
+        with pytest.raises(LedgerError, match="is damaged"):
+            two.answer(ask(1, 39, "two"))
+
+
 def test_an_answer_that_was_altered_is_not_given_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "LARGEST_LINKED", 0)  # as in a ledger too large to be read through
     edit(path, "UPDATE answers SET ones = (ones + 1) % 6 WHERE sequence = 2")

@@ -22,6 +22,7 @@ from privatile.client.ledger.integrity import PersonKey, derive
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order import shuffle as shuffling
 from privatile.client.order.shuffle import ShuffledColumn, shuffle
+from privatile.client.order.spill import SpillFile
 from privatile.client.order.tags import by_tag, person_words, words_at, words_of
 from privatile.client.sources.databases import open_source
 from privatile.core.messages import Missing
@@ -277,6 +278,19 @@ def test_spill_files_are_private_and_nameless(tmp_path: Path, monkeypatch: pytes
         assert stat.S_IMODE(file.st_mode) == 0o600
         assert flags & os.O_EXCL  # no other process can give it a name
     assert list(tmp_path.iterdir()) == []  # the column is alive, its file has no name
+
+
+def test_what_hid_words_hides_no_others_also_after_a_failed_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, two words stood under one pad, one after the other, at the same place of the disk."""
+    file = SpillFile(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda *arguments: os.close(-1))  # an error that is no full disk
+        with pytest.raises(DataError):
+            file.write(np.arange(10, dtype=np.uint64))
+    first = file.write(np.arange(3, dtype=np.uint64))
+    assert (first, file.read(first, 3).tolist()) == (10, [0, 1, 2])
 
 
 def test_a_full_disk_while_spilling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

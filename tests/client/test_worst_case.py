@@ -493,3 +493,16 @@ def test_an_edited_limit_or_word_is_found(made: Path, tmp_path: Path, what: str)
     direct.close()
     with pytest.raises(LedgerError, match="was altered"):
         Ledger.open(path, keys=made / "keys")
+
+
+def test_what_was_looked_at_inside_a_transaction_that_was_undone_is_looked_at_again() -> None:
+    """Run one asked a single record, which was undone, then all of them: its only answer both times."""
+    with Ledger.in_memory() as ledger:
+        (one,) = sites(ledger, "wage", "one")
+        limit = RecordLimit(ledger, "two", one.account.content, False)
+        with suppress(InterruptedError), ledger.transaction():
+            one.answer(Question("one", 1, 0.5, 3.0, 1))
+            assert limit.spent_within(PEOPLE - 1, PEOPLE) == 0.0
+            raise InterruptedError
+        one.answer(Question("one", 1, 0.5, 3.0, PEOPLE))
+        assert limit.spent_within(PEOPLE - 1, PEOPLE) == pytest.approx(1.0)

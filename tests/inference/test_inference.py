@@ -11,7 +11,7 @@ from privatile.errors import InputError
 from privatile.estimator.clients import Client
 from privatile.estimator.plan import RoundState, TablePlan, begin, normalizer, normalizer_of, step
 from privatile.estimator.schedule import DecayingStep
-from privatile.inference.self_normalized import averaged_path, endpoint_variance, self_normalized
+from privatile.inference.self_normalized import endpoint_variance, self_normalized
 from privatile.inference.trajectory import Trajectory, slope
 from privatile.laws.critical import critical_value
 
@@ -50,7 +50,7 @@ def finished() -> tuple[TablePlan, RoundState, Trajectory]:
 
 def test_interval_and_test_never_disagree(finished: tuple[TablePlan, RoundState, Trajectory]) -> None:
     _, state, trajectory = finished
-    inference = self_normalized(averaged_path(state, trajectory))
+    inference = self_normalized(state, trajectory)
     for level in (0.5, 0.9, 0.95, 0.99):
         low, high = inference.interval(level)
         for end in (low, high):
@@ -65,7 +65,7 @@ def test_it_is_the_formula(finished: tuple[TablePlan, RoundState, Trajectory]) -
     weights = np.full(270, 0.25 / (4 * 0.25 * 20) + 0.25 / (4 * 0.81 * 5))
     assert trajectory.weights == pytest.approx(weights)
     v = critical_value([1] * 270).value
-    low, high = self_normalized(averaged_path(state, trajectory)).interval(0.95)
+    low, high = self_normalized(state, trajectory).interval(0.95)
     expected = v * math.sqrt(normalizer_of(trajectory.queries, weights))
     assert (high - low) / 2 == pytest.approx(expected, rel=1e-6)
     assert (high + low) / 2 == pytest.approx(trajectory.queries.mean())
@@ -76,8 +76,8 @@ def test_other_normalisers_give_intervals_of_the_same_order(
     finished: tuple[TablePlan, RoundState, Trajectory], kind: str
 ) -> None:
     _, state, trajectory = finished
-    l2 = self_normalized(averaged_path(state, trajectory)).interval(0.95)
-    other = self_normalized(averaged_path(state, trajectory), kind).interval(0.95)  # type: ignore[arg-type]
+    l2 = self_normalized(state, trajectory).interval(0.95)
+    other = self_normalized(state, trajectory, kind).interval(0.95)  # type: ignore[arg-type]
     assert 0.3 < (other[1] - other[0]) / (l2[1] - l2[0]) < 3.0
     assert sum(other) == pytest.approx(sum(l2))
 
@@ -86,7 +86,7 @@ def test_two_averaged_rounds_are_needed() -> None:
     plan = make_plan(np.array([[2, 2], [2, 2]]))
     state = begin(plan)
     with pytest.raises(InputError, match="at least two averaged rounds"):
-        averaged_path(state, Trajectory())
+        self_normalized(state, Trajectory())
 
 
 def test_endpoint_variance_is_the_formula() -> None:

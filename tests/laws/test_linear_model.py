@@ -134,14 +134,9 @@ def test_hat_weights_keep_straight_lines() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": [0.1, 0.1]}, "one number per round each"),
         ({"steps": [0.1, -0.1, 0.1, 0.1]}, "steps must be positive"),
         ({"noise_weights": [1, 1, math.nan, 1]}, "noise_weights must be positive"),
-        ({"slope": 0.0}, "slope must be positive"),
-        ({"slope": math.nan}, "slope must be positive"),
         ({"slope": 30.0}, "unstable"),
-        ({"burn_in": 3}, "burn_in must leave"),
-        ({"burn_in": -1}, "burn_in must leave"),
     ],
 )
 def test_wrong_input_is_refused(changes: dict[str, object], words: str) -> None:

@@ -200,7 +200,7 @@ def test_a_log_scale_is_scored_in_units() -> None:
     ("more", "method", "message"),
     [
         ("", ", lengths = 5", "chooses its own rounds: leave out lengths"),
-        ("", ', value_kind = "often"', "value_kind must be any, continuous, whole or step=NUMBER"),
+        ("", ', value_kind = "often"', "value_kind: must be any, continuous, whole or step=NUMBER"),
         ("", ', scale = "log"', "a log scale needs a range above zero"),
         (', rows = "all"', "", "a column is {file = …, value = …}"),
         (', client = "place"', "", "must give one population per client, 1; place has 2 names"),

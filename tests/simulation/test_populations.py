@@ -62,7 +62,7 @@ def test_a_population_survives_a_design(ours: pop.Population) -> None:
 def test_records_never_enter_a_design_or_a_text() -> None:
     column = populations.Empirical([12345.5, 54321.5])
     assert "12345" not in repr(column)
-    with pytest.raises(InputError, match="records stay out") as caught:
+    with pytest.raises(InputError, match="has no name in designs") as caught:
         column.to_spec()
     assert "12345" not in str(caught.value)
     with pytest.raises(InputError, match="no density"):

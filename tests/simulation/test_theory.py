@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from privatile.core.mechanism import RandomizedResponse
-from privatile.errors import InputError
-from privatile.estimator.schedule import Constant, LengthRule, Listed, Logarithmic, Power, lengths_by_rounds
-from privatile.simulation.theory import check_assumptions, efficiency_bound, estimand, schedule_nu
+from privatile.estimator.schedule import Power, lengths_by_rounds
+from privatile.simulation.populations import Mixture, Normal
+from privatile.simulation.theory import efficiency_bound
 
 NORMAL = NormalDist()
 
@@ -81,45 +81,8 @@ def test_theorem_3_2_partial_sums_are_brownian_on_the_clock_of_the_weights() -> 
     assert abs(covariance[1, 1] / scale - (a + 1) / rounds) > 0.05
 
 
-def test_estimand_of_a_mixture_moves_with_the_weights() -> None:
-    cdfs = [NormalDist(0, 1).cdf, NormalDist(2, 1).cdf]
-    assert estimand(cdfs, [0.5, 0.5], 0.5, -20, 20) == pytest.approx(1.0, abs=1e-12)
-    q = estimand(cdfs, [0.9, 0.1], 0.5, -20, 20)
-    assert 0.9 * cdfs[0](q) + 0.1 * cdfs[1](q) == pytest.approx(0.5, abs=1e-12)
-    with pytest.raises(InputError, match="Widen"):
-        estimand(cdfs, [0.5, 0.5], 0.5, 5, 20)
-
-
-def test_nu_of_the_schedules() -> None:
-    assert schedule_nu([7] * 50) == pytest.approx(1.0)
-    assert schedule_nu(lengths_by_rounds(Logarithmic(), 100_000)) == pytest.approx(1.0, abs=0.02)
-    # lengths like m^β: ν = 1/((1 + β)(1 − β))
-    assert schedule_nu(lengths_by_rounds(Power(0.5), 1_000_000)) == pytest.approx(4 / 3, rel=0.01)
-    with pytest.raises(InputError):
-        schedule_nu([])
-
-
-@pytest.mark.parametrize(
-    ("rule", "exponent", "holds"),
-    [
-        (Constant(1), 0.51, True),
-        (Constant(5), 0.9, True),
-        (Logarithmic(), 0.51, True),
-        (Listed((3, 1, 2)), 0.6, True),
-        (Power(0.01), 0.51, True),
-        (Power(0.03), 0.51, False),
-        (Power(0.2), 0.7, True),
-        (Power(0.35), 0.7, False),
-        (Power(0.2), 0.85, False),
-        (Constant(1), 0.5, False),
-        (Constant(1), 1.0, False),
-        (Power(1.0), 0.7, False),
-    ],
-)
-def test_assumptions_2_and_3(rule: LengthRule, exponent: float, holds: bool) -> None:
-    assert (check_assumptions(rule, exponent) == ()) is holds
-
-
-def test_steps_that_depend_on_the_horizon_lie_outside() -> None:
-    report = check_assumptions(Constant(1), steps_depend_on_rounds=True)
-    assert "no single sequence" in report[0]
+def test_the_quantile_of_a_mixture_moves_with_the_weights() -> None:
+    laws = (Normal(0.0), Normal(2.0))
+    assert Mixture(laws, (0.5, 0.5)).quantile(0.5) == pytest.approx(1.0, abs=1e-12)
+    q = Mixture(laws, (0.9, 0.1)).quantile(0.5)
+    assert 0.9 * laws[0].cdf(q) + 0.1 * laws[1].cdf(q) == pytest.approx(0.5, abs=1e-12)

@@ -13,7 +13,6 @@ from privatile.cli.options import (
     ABORT,
     NEEDS_YES,
     YES,
-    ReadingOptions,
     agree,
     ask_first,
     existing,
@@ -25,6 +24,7 @@ from privatile.cli.options import (
 )
 from privatile.cli.printing import echo
 from privatile.core.extensions import of_path
+from privatile.core.private_files import state_folder
 from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile_leaderless import extension, quorums
@@ -114,7 +114,6 @@ def enroll(
     listen: str | None,
 ) -> None:
     """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
-    from privatile.api.local_run import state_folder
     from privatile.federation.site.folder import enroll as enroll_site
     from privatile.federation.site.limits import COUNT_TWICE
     from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder
@@ -165,7 +164,6 @@ def run(
     json_logs: bool,
     verbose: bool,
     policy: Path | None,
-    reading: ReadingOptions,
     **values: Any,
 ) -> None:
     """Answer the study from this organization's own file, and follow the log, until the study ends.
@@ -177,8 +175,7 @@ def run(
     from privatile_leaderless.roster import PeerInvitation
     from privatile_leaderless.service import PeerOptions, run_peer
 
-    options = site_choices(reading, policy, values)
-    rows = reading.data(source, "--source")
+    rows, options = site_choices(source, policy, values)
     agree(PeerInvitation(folder.client, folder.study(), folder.peers()).rows(), "Take part in this study?", yes=yes)
     start_logging(as_json=json_logs, verbose=verbose)
     end = run_peer(folder, rows, options, PeerOptions(brokers, linger), lambda line: echo(line, err=True))

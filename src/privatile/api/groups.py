@@ -47,45 +47,10 @@ class Group(NamedTuple):
 
 def prepare_groups(data: object, options: Options, rng: np.random.Generator | None = None) -> "GroupRuns":
     """Read the data and work out the run of every group; asks no one. With `rng` everything is a simulation."""
-    ledger, coins, division = opened(data, options, rng)
-    runs = GroupRuns(options, division, ledger, coins, *find_groups(options, division))
-    runs.prepare()
+    runs = GroupRuns(options, *opened(data, options, rng))
     if heaped := [group.name for group in runs.groups if group.run is not None and group.run.is_heaped]:
         log.warning(HEAPS, f"{counted(len(heaped), 'group')} ({printable(listed(heaped))})", UNDECLARED)
     return runs
-
-
-class GroupsFound(NamedTuple):
-    """Which groups the data has."""
-
-    known: list[tuple[str, ...]]
-    """Their entries, one for each column of `by`, in order."""
-    ungrouped: int
-    """Records without a group, since the column is empty there. They are not asked."""
-    contents: list[bytes]
-    """Digests of the columns that belong to a group."""
-
-
-def find_groups(options: Options, division: Division) -> GroupsFound:
-    """The groups that the records of a division belong to; refused where there are none, or too many for a table."""
-    by = options.by_columns
-    named = ", ".join(map(repr, by))
-    columns = division.only(options)
-    places = [division.keys.index(column) for column in by]
-    cells = {name: division.cells[column.content.holder] for name, column in columns.items()}
-    entries = {name: tuple(cell[place] for place in places) for name, cell in cells.items()}
-    known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
-    if not known:
-        raise InputError(f"no record has an entry in column {named}: there are no groups.")
-    if len(known) > MAX_GROUPS:
-        raise InputError(
-            f"column {named} has {len(known):,} different entries, and a table may have {MAX_GROUPS:,} groups. "
-            "Name a coarser column, or choose some of the records with only."
-        )
-    grouped = [columns[name] for name, entry in entries.items() if None not in entry]
-    options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "client_weights"))
-    ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
-    return GroupsFound(known, ungrouped, sorted(column.content.digest for column in grouped))
 
 
 @dataclass(eq=False, repr=False)
@@ -93,22 +58,43 @@ class GroupRuns:
     """The runs of many groups, nothing asked yet. `groups` are in the order of their names."""
 
     options: Options
-    division: Division
     ledger: Ledger
     coins: Coins
-    known: list[tuple[str, ...]]
-    ungrouped: int
-    contents: list[bytes]
-    groups: list[Group] = field(default_factory=list, init=False)
+    division: Division
+    groups: list[Group] = field(init=False)
+    ungrouped: int = field(init=False)
+    """Records without a group, since the column is empty there. They are not asked."""
     _begun: GroupFolder | None = field(default=None, init=False)
 
-    def prepare(self) -> None:
-        """Work out every run, after what was begun here before."""
-        self.groups = [Group(", ".join(entry), entry, 0) for entry in self.known]
+    def __post_init__(self) -> None:
+        """Find the groups, what was begun here before, and the run of every group."""
+        self.groups = self._found()
         self._begun = self._checked_list()
-        self.groups = [self._prepared(entry) for entry in self.known]
+        self.groups = [self._prepared(group.entries) for group in self.groups]
         if all(group.run is None for group in self.groups):
             raise next(group.refused for group in self.groups if group.refused is not None)
+
+    def _found(self) -> list[Group]:
+        """The groups that the records belong to; refused where there are none, or too many for a table."""
+        options, division = self.options, self.division
+        named = ", ".join(map(repr, options.by_columns))
+        columns = division.only(options)
+        places = [division.keys.index(column) for column in options.by_columns]
+        cells = {name: division.cells[column.content.holder] for name, column in columns.items()}
+        entries = {name: tuple(cell[place] for place in places) for name, cell in cells.items()}
+        known = sorted({tuple(map(str, entry)) for entry in entries.values() if None not in entry})
+        if not known:
+            raise InputError(f"no record has an entry in column {named}: there are no groups.")
+        if len(known) > MAX_GROUPS:
+            raise InputError(
+                f"column {named} has {len(known):,} different entries, and a table may have {MAX_GROUPS:,} groups. "
+                "Name a coarser column, or choose some of the records with only."
+            )
+        grouped = [columns[name] for name, entry in entries.items() if None not in entry]
+        options.check_clients(sorted({division.holder(column) for column in grouped}), ("epsilon", "client_weights"))
+        self.ungrouped = sum(columns[name].records for name, entry in entries.items() if None in entry)
+        self._contents = sorted(column.content.digest for column in grouped)
+        return [Group(", ".join(entry), entry, 0) for entry in known]
 
     # -- one group -----------------------------------------------------------------------------------------------
 
@@ -145,7 +131,7 @@ class GroupRuns:
 
     @cached_property
     def _files(self) -> dict[str, str]:
-        return file_names([", ".join(entry) for entry in self.known])
+        return file_names([group.name for group in self.groups])
 
     @cached_property
     def _list(self) -> Path | None:
@@ -155,16 +141,14 @@ class GroupRuns:
             return Path(options.save) / INDEX
         if self.ledger.path is None:
             return None
-        asked = (options.value_in_words, options.by, options.only, options.levels, options.epsilon, self.contents)
+        asked = (options.value_in_words, options.by, options.only, options.levels, options.epsilon, self._contents)
         name = hashlib.sha256(repr(asked).encode()).hexdigest()[:24]
         return self.ledger.path.parent / "runs" / f"{name}-{INDEX}"
 
     def _checked_list(self) -> GroupFolder | None:
         """What was begun here before, with the same groups; refused with others."""
         path, save = self._list, self.options.save
-        if path is None:
-            return None
-        if not path.is_file():
+        if path is None or not path.is_file():
             return None
         begun = GroupFolder.read(path)
         elsewhere = "name another folder with save=FOLDER" + ("" if save is not None else ", which is another estimate")

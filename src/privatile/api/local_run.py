@@ -1,10 +1,4 @@
-"""A run over data of this machine: specified, asked in this process, continued after a crash.
-
-Where files live when no path is given.
-
-From options and columns to the specification of a run: who counts how much, what is asked of whom.
-
-A run over data of this machine: read, planned, asked in this process, continued after a crash.
+"""A run over data of this machine: read, planned, asked in this process, continued after a crash.
 
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
@@ -31,7 +25,7 @@ from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
 from privatile.core.messages import Position
-from privatile.core.private_files import default_person_key, user_folder
+from privatile.core.private_files import default_person_key, ledger_path, state_folder
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -42,21 +36,6 @@ from privatile.run.coordinator import Coordinator, new_run_name, stored_question
 from privatile.run.locks import claim
 from privatile.run.run_file import RunStore, Statement
 from privatile.run.tables import LEDGER
-
-
-def state_folder() -> Path:
-    """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
-    return user_folder("XDG_STATE_HOME", ".local/state")
-
-
-def ledger_path() -> Path:
-    """The ledger of this user."""
-    return state_folder() / "ledger.db"
-
-
-def person_key_path() -> Path:
-    """The key that hashes people, apart from the ledger: in $XDG_CONFIG_HOME/privatile."""
-    return default_person_key()
 
 
 class RunClient(NamedTuple):
@@ -202,7 +181,7 @@ def opened(data: object, options: Options, rng: np.random.Generator | None) -> t
     key = None
     if options.person is not None:
         # Before the file is read: runs that begin together share the ledger and the person key that one of them made.
-        path = Path(options.person_key or person_key_path())
+        path = Path(options.person_key or default_person_key())
         key = ledger.person_key(path) if rng is None else PersonKey(rng.bytes(KEY_BYTES))
     return ledger, coins, Division.read(data, options, ledger, key)
 
@@ -245,11 +224,6 @@ class LocalRun:
 
     def _specified(self, parts: list[RunClient]) -> RunSpec:
         return specification(self.options, parts, simulated=isinstance(self.coins, SeededCoins))
-
-    @property
-    def how_read(self) -> str:
-        """What the holder should know about how the data is read."""
-        return self.division.how_read
 
     def _check_plans(self) -> None:
         """Refuse a schedule that does not fit the data, before anyone is asked."""
@@ -370,7 +344,11 @@ class LocalRun:
         if self.store is None:
             path = self._path
             if path is not None and self.options.save is None:
-                _prepare_folder(path)
+                if path.exists():
+                    raise StoreError(
+                        "the same estimate is running in another process. Wait for it; it will give the result."
+                    )
+                make_private(path.parent)
             self.store = RunStore.create(path or ":memory:", self._name, self.spec)
         return self.store
 
@@ -439,13 +417,6 @@ def _link_statements(ledger: Ledger) -> list[Statement]:
         ("DELETE FROM ledger", ()),
         ("INSERT INTO ledger VALUES (?, ?, ?)", (ledger.secret.fingerprint, *ledger.position)),
     ]
-
-
-def _prepare_folder(path: Path) -> None:
-    """Make the folder of unfinished runs; refuse where a file of the same run has appeared meanwhile."""
-    if path.exists():
-        raise StoreError("the same estimate is running in another process. Wait for it; it will give the result.")
-    make_private(path.parent)
 
 
 def make_private(folder: Path) -> None:

@@ -9,7 +9,6 @@ import click
 from privatile.cli.options import (
     READING,
     DashboardOptions,
-    ReadingOptions,
     account_of,
     chosen,
     confirm,
@@ -17,6 +16,7 @@ from privatile.cli.options import (
     json_flag,
     previewed,
     reading_options,
+    records_of,
     say_spent,
 )
 from privatile.cli.printing import echo, echo_facts, echo_json, rounds_bar
@@ -39,15 +39,10 @@ GROUPS_NOT_SAVED = (
 )
 
 
-def estimate_groups(
-    data: object, options: Options, *, dry_run: bool, yes: bool, as_json: bool, dashboard: bool, explain: bool
-) -> None:
+def estimate_groups(data: object, options: Options, *, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Ask every group and print the table; or only say what it would cost and give."""
     from privatile.api.groups import prepare_groups
 
-    for given, option in ((dashboard, "--dashboard"), (explain, "--explain")):
-        if given:
-            raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
     groups = prepare_groups(data, options)
     if groups.division.how_read:
         echo(groups.division.how_read, err=True)
@@ -122,7 +117,8 @@ def estimate(
     as_json: bool,
     seed: int | None,
     dashboard: DashboardOptions,
-    reading: ReadingOptions,
+    database_url_env: str | None,
+    database_url_file: Path | None,
     **flags: Any,
 ) -> None:
     """A quantile with its confidence interval, from DATA: CSV, Parquet or JSON (also .gz), an SQLite or DuckDB file
@@ -151,30 +147,33 @@ def estimate(
 
     given: dict[str, Any] = {}
     if data is not None and data.suffix == ".toml" and not is_address(str(data)):
-        data, given = read_options(data, needs_data=not reading.is_by_address)
-    source = reading.data(data, "DATA", given.get("sql"))
-    flags |= reading.text_format | {"sql": reading.sql}
-    options = Options(**given | {name: value for name, value in flags.items() if value is not None})
+        data, given = read_options(data, needs_data=database_url_env is None and database_url_file is None)
+    given |= {name: value for name, value in flags.items() if value is not None}
+    source = records_of(data, "DATA", given.get("sql"), database_url_env, database_url_file)
+    options = Options(**given)
     if options.by is not None:
-        shown = {"dashboard": dashboard.wanted, "explain": explain}
-        estimate_groups(source, options, dry_run=dry_run, yes=yes, as_json=as_json, **shown)
+        if dashboard.wanted or explain:
+            option = "--dashboard" if dashboard.wanted else "--explain"
+            raise InputError(f"{option} shows one run, and --by has one for every group. Give --only COLUMN=VALUE.")
+        estimate_groups(source, options, dry_run=dry_run, yes=yes, as_json=as_json)
         return
     run = prepare(source, options)
-    if run.how_read:
-        echo(run.how_read, err=True)
+    if run.division.how_read:
+        echo(run.division.how_read, err=True)
     say_missing(run.columns.values(), options)
-    if dry_run:
-        _preview(run, as_json)
-    else:
-        _estimate(run, explain, as_json, dashboard, yes)
-
-
-def _preview(run: "LocalRun", as_json: bool) -> None:
-    if run.store is not None:
+    if run.store is not None and dry_run:
         done = "finished" if run.store.finished else "unfinished"
         echo(f"run {run.store.run} over these records is {done}: this shows all of it.", err=True)
+    elif run.store is not None:
+        state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
+        echo(f"run {run.store.run} {state}.", err=True)
     say_look_alikes(run.holders)
-    echo_facts(previewed(run), as_json)
+    if dry_run:
+        echo_facts(previewed(run), as_json)
+        return
+    if run.store is None:
+        confirm(lambda: previewed(run), yes=yes)
+    _estimate(run, explain, as_json, dashboard)
 
 
 def say_missing(columns: "Iterable[ShuffledColumn]", options: "Options") -> None:
@@ -203,13 +202,7 @@ def say_look_alikes(clients: "Iterable[str]") -> None:
         )
 
 
-def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions, yes: bool) -> None:
-    if run.store is not None:
-        state = "is finished: shown again, no one is asked" if run.store.finished else "continues where it stopped"
-        echo(f"run {run.store.run} {state}.", err=True)
-    say_look_alikes(run.holders)
-    if run.store is None:
-        confirm(lambda: previewed(run), yes=yes)
+def _estimate(run: "LocalRun", explain: bool, as_json: bool, dashboard: DashboardOptions) -> None:
     if dashboard.wanted:
         run.open_store()
     with dashboard.running("" if run.store is None else run.store.path):

@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,19 +54,20 @@ def existing(_context: click.Context, parameter: click.Parameter, path: Path | N
     raise InputError(f"{parameter.opts[0]}: {why}. Give the path of the run's file (run.db).")
 
 
-def choice(name: str, choices: Sequence[str], help: str) -> Decorator:
-    """An option with one of several words as its value."""
-    return click.option(name, type=click.Choice(choices), help=help)
-
-
-def flag(name: str, help: str) -> Decorator:
-    """An option without a value."""
-    return click.option(name, is_flag=True, default=None, help=help)
-
-
 def json_flag(what: str) -> Decorator:
     """--json, which the command gets as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help=f"{what} as JSON.")
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one, in the order of help."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def chosen(*names: str, **changes: Any) -> Decorator:
@@ -75,13 +76,7 @@ def chosen(*names: str, **changes: Any) -> Decorator:
     `changes` are arguments of `click.option` that differ from what `Options` declares.
     """
 
-    def decorate(command: Any) -> Any:
-        for name, about in reversed(options_of(Options).items()):
-            if name in names:
-                command = _flag_of(name, about, changes)(command)
-        return command
-
-    return decorate
+    return together(*(_flag_of(name, about, changes) for name, about in options_of(Options).items() if name in names))
 
 
 def _flag_of(name: str, about: Option, changes: Mapping[str, Any]) -> Decorator:
@@ -118,7 +113,8 @@ def named(option: str) -> Iterator[None]:
 READING = ("sql", "delimiter", "decimal", "thousands", "unit")
 """Options of an estimate that say how records are read; a site's own command has them, too."""
 
-ADDRESS = (
+reading_options = together(
+    chosen("sql"),
     text(
         "--database-url-env",
         "NAME",
@@ -126,66 +122,33 @@ ADDRESS = (
         "database that SQLAlchemy knows.",
     ),
     file("--database-url-file", "FILE", "The same, from the first line of a file that only you can read."),
+    chosen(*READING[1:]),
 )
+"""The command gets what `records_of` and `READING` name."""
 
 
-@dataclass(frozen=True)
-class ReadingOptions:
-    """What the command line says about it."""
+def records_of(
+    file: str | Path | None, option: str, sql: str | None, address_env: str | None, address_file: Path | None
+) -> object:
+    """The one place that records come from: a file, or a database by its address with a query."""
+    from privatile.client.sources.databases import DatabaseUrl, address_refused
+    from privatile.core.text import is_address
 
-    sql: str | None
-    database_url_env: str | None
-    database_url_file: Path | None
-    delimiter: str | None
-    decimal: str | None
-    thousands: str | None
-    unit: str | None
-
-    @property
-    def is_by_address(self) -> bool:
-        """Whether a database's address takes the place of a file."""
-        return self.database_url_env is not None or self.database_url_file is not None
-
-    @property
-    def text_format(self) -> dict[str, str | None]:
-        """How a CSV file is written."""
-        return {name: getattr(self, name) for name in ("delimiter", "decimal", "thousands", "unit")}
-
-    def data(self, file: str | Path | None, option: str, sql: str | None = None) -> object:
-        """The one place that records come from: a file, or a database by its address with a query."""
-        from privatile.client.sources.databases import DatabaseUrl, address_refused
-        from privatile.core.text import is_address
-
-        if not self.is_by_address:
-            if file is None:
-                raise InputError(f"{option} is missing: name a file, or a database with --database-url-file and --sql.")
-            if is_address(str(file)):
-                raise address_refused()
-            return file
-        if file is not None:
-            raise InputError(f"{option} and the address of a database exclude each other: records come from one place.")
-        if self.sql is None and sql is None:
-            raise InputError("a database by its address needs a query: --sql 'SELECT … ORDER BY …'.")
-        if self.database_url_env is None:
-            return DatabaseUrl.from_file(self.database_url_file or Path())
-        if self.database_url_file is not None:
-            raise InputError("--database-url-env and --database-url-file exclude each other: give one of them.")
-        return DatabaseUrl.from_environment(self.database_url_env)
-
-
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them; the command gets one argument, `reading`."""
-    names = [field.name for field in fields(ReadingOptions)]
-
-    @wraps(command)
-    def with_options(*args: Any, **values: Any) -> Any:
-        reading = ReadingOptions(**{name: values.pop(name) for name in names})
-        return command(*args, reading=reading, **values)
-
-    given: Callable[..., Any] = chosen(*READING[1:])(with_options)
-    for option in (*reversed(ADDRESS), chosen("sql")):
-        given = option(given)
-    return given
+    if address_env is None and address_file is None:
+        if file is None:
+            raise InputError(f"{option} is missing: name a file, or a database with --database-url-file and --sql.")
+        if is_address(str(file)):
+            raise address_refused()
+        return file
+    if file is not None:
+        raise InputError(f"{option} and the address of a database exclude each other: records come from one place.")
+    if sql is None:
+        raise InputError("a database by its address needs a query: --sql 'SELECT … ORDER BY …'.")
+    if address_env is None:
+        return DatabaseUrl.from_file(address_file or Path())
+    if address_file is not None:
+        raise InputError("--database-url-env and --database-url-file exclude each other: give one of them.")
+    return DatabaseUrl.from_environment(address_env)
 
 
 @dataclass(frozen=True)
@@ -193,11 +156,9 @@ class DashboardOptions:
     """What the command line asks for."""
 
     flag: bool
-    at: str | None
+    at: tuple[str, int] | None
     tls: tuple[Path, Path] | None
     keep: bool = False
-    prefix: str = "dashboard-"
-    """What the names of --dashboard-at and --dashboard-tls begin with, at this command."""
 
     @property
     def wanted(self) -> bool:
@@ -220,23 +181,9 @@ class DashboardOptions:
         """Where it listens."""
         from privatile.report.dashboard.serving import DashboardAddress
 
-        host, port = self._address()
+        host, port = self.at or ("127.0.0.1", 0)
         certificate, key = self.tls or (None, None)
         return DashboardAddress(host, port, certificate, key)
-
-    def __post_init__(self) -> None:
-        self._address()  # a wrong one is refused before anyone is asked
-        for path in self.tls or ():
-            if not path.is_file():
-                raise InputError(f"--{self.prefix}tls takes the files of a certificate and its key; {path} is none.")
-
-    def _address(self) -> tuple[str, int]:
-        if self.at is None:
-            return "127.0.0.1", 0
-        host, _, port = self.at.rpartition(":")
-        if not host or not (port.isdecimal() and int(port) < 1 << 16):
-            raise InputError(f"--{self.prefix}at takes HOST:PORT, as in 127.0.0.1:8080; got {self.at!r}.")
-        return host.removeprefix("[").removesuffix("]"), int(port)
 
     def linger(self, *, at_a_terminal: bool = True) -> None:
         """Keep the page open until Ctrl-C: with --keep, or for the person at the terminal."""
@@ -246,26 +193,45 @@ class DashboardOptions:
                 threading.Event().wait()
 
 
-def address_options(prefix: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _host_and_port(_context: click.Context, parameter: click.Parameter, at: str | None) -> tuple[str, int] | None:
+    if at is None:
+        return None
+    host, _, port = at.rpartition(":")
+    if not host or not (port.isdecimal() and int(port) < 1 << 16):
+        raise InputError(f"{parameter.opts[0]} takes HOST:PORT, as in 127.0.0.1:8080; got {at!r}.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _key_pair(
+    _context: click.Context, parameter: click.Parameter, tls: tuple[Path, Path] | None
+) -> tuple[Path, Path] | None:
+    for path in tls or ():
+        if not path.is_file():
+            raise InputError(f"{parameter.opts[0]} takes the files of a certificate and its key; {path} is none.")
+    return tls
+
+
+def address_options(prefix: str) -> Decorator:
     """Where the dashboard listens, and with which certificate: --at and --tls, behind a prefix."""
 
-    def with_address(command: Callable[..., Any]) -> Callable[..., Any]:
-        where = click.option(
-            f"--{prefix}at", metavar="HOST:PORT", help="Where the dashboard listens (127.0.0.1, any port)."
-        )
-        tls = click.option(
-            f"--{prefix}tls",
-            nargs=2,
-            type=click.Path(path_type=Path),
-            metavar="CERT KEY",
-            help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
-        )
-        return where(tls(command))
+    at = click.option(
+        f"--{prefix}at",
+        metavar="HOST:PORT",
+        callback=_host_and_port,
+        help="Where the dashboard listens (127.0.0.1, any port).",
+    )
+    tls = click.option(
+        f"--{prefix}tls",
+        nargs=2,
+        type=click.Path(path_type=Path),
+        metavar="CERT KEY",
+        callback=_key_pair,
+        help="Certificate and key: needed to show the dashboard to other machines, with a token that is printed.",
+    )
+    return together(at, tls)
 
-    return with_address
 
-
-def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def dashboard_options(command: Callable[..., Any]) -> Any:
     """--dashboard, --dashboard-at, --dashboard-tls and --keep; the command gets one argument, `dashboard`."""
 
     @click.option(
@@ -277,7 +243,7 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_options(
         *args: Any,
         dashboard: bool,
-        dashboard_at: str | None,
+        dashboard_at: tuple[str, int] | None,
         dashboard_tls: tuple[Path, Path] | None,
         keep: bool,
         **values: Any,
@@ -287,25 +253,20 @@ def dashboard_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options
 
 
-def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--ops-port, --ops-host, --ops-name and --json-logs."""
-    options = (
-        click.option(
-            "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
-        ),
-        click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on."),
-        click.option(
-            "--ops-name",
-            "ops_names",
-            multiple=True,
-            metavar="NAME",
-            help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
-        ),
-        click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+service_options = together(
+    click.option(
+        "--ops-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here (0: any free port)."
+    ),
+    click.option("--ops-host", default="127.0.0.1", show_default=True, help="The address to serve them on."),
+    click.option(
+        "--ops-name",
+        "ops_names",
+        multiple=True,
+        metavar="NAME",
+        help="Another name by which they may be asked for, such as this machine's name in DNS; may be repeated.",
+    ),
+    click.option("--json-logs", is_flag=True, help="Log one JSON object per line."),
+)
 
 
 YES = click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal.")
@@ -380,7 +341,7 @@ def say_spent(runs: "Sequence[LocalRun]") -> None:
         echo(f"All runs together, by the ledger, the most that one {found.whose} has spent: {words}.", err=True)
 
 
-OPTIONS = (
+site_options = together(
     text("--source", "FILE", "CSV, Parquet or JSON (also .gz) with this site's records; SQLite or DuckDB with --sql."),
     click.option("--value", required=True, metavar="COLUMN", help="Column with the numbers."),
     text("--person", "COLUMN", "Column with the person of each record: the budget is then per person."),
@@ -398,21 +359,18 @@ OPTIONS = (
     click.option("--yes", is_flag=True, help="Agree to the study that is shown; do not ask."),
     service_options,
 )
+"""What `site_choices` takes comes as further named values."""
 
 
-def site_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """All of them; what `site_choices` takes comes as further named values."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
-
-
-def site_choices(reading: ReadingOptions, policy: Path | None, values: Mapping[str, Any]) -> "JoinOptions":
-    """The options as the client takes them."""
+def site_choices(source: str | None, policy: Path | None, values: dict[str, Any]) -> "tuple[object, JoinOptions]":
+    """Where the records come from, and the options as the client takes them."""
     from privatile.client.sources.csv import TextFormat
     from privatile.federation.operations.join import JoinOptions
 
-    return JoinOptions(limits=policy, sql=reading.sql, text_format=TextFormat(**reading.text_format), **values)
+    address = values.pop("database_url_env"), values.pop("database_url_file")
+    text_format = TextFormat(**{name: values.pop(name) for name in READING[1:]})
+    options = JoinOptions(limits=policy, text_format=text_format, **values)
+    return records_of(source, "--source", options.sql, *address), options
 
 
 def agree(rows: Iterable[tuple[str, str]], question: str, *, yes: bool) -> None:

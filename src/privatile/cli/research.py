@@ -57,7 +57,9 @@ def simulate() -> None:
 @click.option("--replications", type=click.IntRange(min=1), help="Instead of the design's number.")
 @click.option("--protocol", type=click.Choice(["independent", "published"]), help="Instead of the design's.")
 @click.option("--workers", default="threads", show_default=True, help="threads, dask, or any joblib backend.")
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler; without it a local cluster is started.")
+@click.option(
+    "--scheduler", "address", metavar="ADDRESS", help="Dask scheduler; without it a local cluster is started."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads, or local workers; all cores without it.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="cuda: one GPU.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the results, .csv or .parquet.")
@@ -67,12 +69,10 @@ def run(
     store: Path,
     replications: int | None,
     protocol: str | None,
-    workers: str,
-    scheduler: str | None,
-    threads: int | None,
     device: str,
     out: Path | None,
     quiet: bool,
+    **workers: Any,
 ) -> None:
     """Run a design's cells that are not in the store yet.
 
@@ -92,9 +92,7 @@ def run(
         if have and not quiet:
             echo(f"{have} of {len(planned.entries)} cells are in {store} already.", err=True)
         with rounds_bar("experiment", quiet, "million updates", each=1_000_000) as progress:
-            run_experiment(
-                planned, kept, workers=workers, address=scheduler, threads=threads, device=gpu, progress=progress
-            )
+            run_experiment(planned, kept, **workers, device=gpu, progress=progress)
         if out is not None:
             write_rows(kept.rows(), out)
         cells = counted(len(planned.entries), "cell")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from privatile.cli.options import DashboardOptions, address_options, choice, chosen, json_flag
+from privatile.cli.options import DashboardOptions, address_options, chosen, json_flag
 from privatile.cli.printing import echo, echo_facts
 from privatile.core import extensions
 from privatile.core.text import disarmed
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
 @address_options("")
-def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | None) -> None:
+def dashboard(runs: tuple[Path, ...], at: tuple[str, int] | None, tls: tuple[Path, Path] | None) -> None:
     """Watch runs in a browser: running, finished, or not begun yet. The page changes nothing.
 
     RUN is a run's file (`estimate --save RUN.DB`) or a federation's folder. Of several runs the first page lists all of
@@ -49,7 +49,7 @@ def dashboard(runs: tuple[Path, ...], at: str | None, tls: tuple[Path, Path] | N
     from privatile.report.dashboard.live import find_run
     from privatile.report.dashboard.serving import show_runs
 
-    address = DashboardOptions(True, at, tls, prefix="").address()
+    address = DashboardOptions(True, at, tls).address()
     found = [find_run(run) for run in runs]
     for path in found:
         if not path.exists():
@@ -144,7 +144,9 @@ Kind = Literal["run", "groups", "experiment", "paper"]
     "whiskers, an experiment's coverage and error, the paper's tables beside the printed ones.",
 )
 @chosen("value_kind", help="Report the run as if it had been asked with this: any, continuous, whole or step=NUMBER.")
-@choice("--interval", ["any-shape", "smooth"], "Which of its two intervals is shown first.")
+@click.option(
+    "--interval", type=click.Choice(["any-shape", "smooth"]), help="Which of its two intervals is shown first."
+)
 @chosen("simultaneous", help="Of groups or several runs: intervals that hold all at once, not each by itself.")
 @chosen("confidence_level", help="Of groups or several runs (as they were asked; 0.95).")
 @click.option("--text", "as_text", is_flag=True, help="No page: print the result as text.")
@@ -188,10 +190,13 @@ def report(
         if kind not in ("run", "groups") or output is not None or figure:
             what = "a page or a figure is another command" if kind in ("run", "groups") else f"{source} is none"
             raise InputError(f"--text, --json and --csv print the result of a run; {what}.")
-        facts = _facts(kind, sources if kind == "groups" else (path,), reported)
-        if as_csv:
-            from privatile.result.document import csv_text
+        from privatile.report.groups import results_of
+        from privatile.result.document import csv_text
+        from privatile.run.view import RunView
 
+        groups = kind == "groups"
+        facts = results_of(sources, **reported) if groups else RunView.read(path, **reported).all_results()
+        if as_csv:
             echo(csv_text(facts.to_dict()), nl=False)
         else:
             echo_facts(facts, as_json)
@@ -202,7 +207,7 @@ def report(
         raise InputError(f"a page must end in .html; got {output.name!r}. For a figure use --figure.")
     from privatile.report.pages import write_figure
 
-    page, draw = _makers(kind, path, reported) if kind != "groups" else _of_groups(sources, reported)
+    page, draw = _makers(kind, sources if kind == "groups" else (path,), reported)
     if output is not None:
         output.write_text(page(), encoding="utf-8")
     for target in figure:
@@ -212,23 +217,16 @@ def report(
         echo(f"{output}  {output.stat().st_size / 1000:.0f} kB")
 
 
-def _facts(kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]) -> Any:
-    from privatile.report.groups import results_of
-    from privatile.run.view import RunView
-
-    return results_of(paths, **reported) if kind == "groups" else RunView.read(paths[0], **reported).all_results()
-
-
-def _of_groups(sources: tuple[Path, ...], reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
-    """The same for groups, or for several runs side by side."""
-    from privatile.report.groups import figure_of, page_of, results_of
-
-    results = results_of(sources, **reported)
-    return partial(page_of, results), partial(figure_of, results)
-
-
-def _makers(kind: Kind, path: Path, reported: dict[str, Any]) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
+def _makers(
+    kind: Kind, paths: tuple[Path, ...], reported: dict[str, Any]
+) -> tuple[Callable[[], str], Callable[[], "Figure"]]:
     """What gives the page's text, and what draws a figure."""
+    if kind == "groups":
+        from privatile.report.groups import figure_of, page_of, results_of
+
+        results = results_of(paths, **reported)
+        return partial(page_of, results), partial(figure_of, results)
+    (path,) = paths
     if kind == "paper":
         from privatile.paper.reproduce import differences_figure, paper_page
 

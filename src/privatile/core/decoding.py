@@ -195,7 +195,7 @@ class Document:
             for inner, rule in error.rules:
                 self.add((*place, *inner), rule)
         except OptionError as error:
-            self.add(place, error.rule)
+            self.add(place if error.name in place else (*place, error.name), error.rule)
         except InputError as error:
             for rule in str(error).splitlines():
                 self.add(place, rule)

@@ -34,11 +34,6 @@ REQUIRE_VOLUME = "PRIVATILE_REQUIRE_VOLUME"
 Journal = Literal["WAL", "DELETE"]
 
 
-def file_system_of(path: Path) -> str:
-    """The kind of file system that a file lies on, or would lie on; empty where that cannot be told."""
-    return mount_of(path)[1]
-
-
 def mount_of(path: Path) -> tuple[str, str]:
     """Where the file system of a file is mounted, and its kind; both empty where that cannot be told."""
     try:
@@ -79,7 +74,7 @@ def require_volume(path: Path, what: str) -> None:
 def journal_for(path: Path) -> Journal:
     """How SQLite keeps a ledger at `path`; refused on a network file system, and in a container's own layer."""
     require_volume(path, "the ledger")
-    kind = file_system_of(path)
+    _, kind = mount_of(path)
     if kind in NETWORK:
         raise LedgerError(
             f"the ledger {path} would lie on a network file system ({kind}), where neither locks nor the log of SQLite "

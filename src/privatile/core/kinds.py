@@ -83,11 +83,10 @@ class Number(Kind):
 
     def checked(self, value: Any) -> float:
         """As a float; booleans and texts are none."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            value = _plain_number(value)
-        if not (math.isfinite(value) and self.holds(value)):
+        given = _plain_number(value)
+        if not (math.isfinite(given) and self.holds(given)):
             raise InputError(f"{self.rule}; got {short(value)}.{self.advice and ' '}{self.advice}")
-        return float(value)
+        return given
 
     def parsed(self, words: Sequence[str]) -> float:
         """The number in the last word."""
@@ -95,10 +94,13 @@ class Number(Kind):
 
 
 def _plain_number(value: Any) -> float:
-    """A number of another library (numpy's) as Python's own; refused what only looks like one."""
-    if not isinstance(value, bool | str | bytes) and hasattr(value, "__float__") and not getattr(value, "shape", ()):
+    """A number, of another library (numpy's) too, as Python's own; infinity where no float is so large."""
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__") or getattr(value, "shape", None):
+        raise InputError(f"must be a number; got {short(value)}.")
+    try:
         return float(value)
-    raise InputError(f"must be a number; got {short(value)}.")
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def number(word: str) -> float:
@@ -298,7 +300,7 @@ class Interval(Kind):
         """Both as floats."""
         if isinstance(value, str) or not hasattr(value, "__len__") or len(value) != 2:
             raise InputError(f"must be two numbers, low and high; got {short(value)}. Write (LOW, HIGH).")
-        low, high = map(_any_number, value)
+        low, high = map(_plain_number, value)
         check_range(low, high)
         return low, high
 
@@ -307,10 +309,6 @@ class Interval(Kind):
         if len(words) == 1 or any("," in word for word in words):
             raise InputError(f"takes two numbers apart by a blank, low and high; got {' '.join(words)!r:.60}.")
         return tuple(number(word) for word in words)
-
-
-def _any_number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _plain_number(value)
 
 
 class Conditions(Kind):
@@ -425,7 +423,7 @@ CONFIDENCE = Number(
     "LEVEL",
     lambda level: 0.0 < level <= 1.0 - 1e-12,
     "must lie strictly between 0 and 1, and be at most 1 - 1e-12",
-    "0.95 is the usual choice.",
+    "Write 95% as 0.95.",
 )
 SCALE = Choice("linear", "log", "logit", "identity")
 POSITIVE = Number("NUMBER", lambda one: one > 0.0, "must be a positive number")

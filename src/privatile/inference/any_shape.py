@@ -25,7 +25,7 @@ The questions between which the quantile lies: an interval that needs no smooth 
 
 Values declared to be multiples of a step: an interval becomes a short set of grid values.
 
-The declaration says that every value is origin + k·step. Then the quantile is such a value too, and F is constant
+The declaration says that every value is k·step. Then the quantile is such a value too, and F is constant
 between two of them. A low end c with F(c) < τ excludes every grid value up to c, so the first one above c is left; a
 high end c with F(c) ≥ τ leaves the last one at or below c. The set is exactly as certain as the interval, given the
 declaration: where values lie between the grid's, the quantile may be one of them and the set can miss it. So the
@@ -39,7 +39,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privatile.core.arrays import Flags, Floats
-from privatile.errors import InputError
 from privatile.estimator.open_ended import Bets
 from privatile.estimator.straddle import Candidates
 from privatile.inference.anytime import mixture_bound
@@ -241,21 +240,13 @@ end itself."""
 
 @dataclass(frozen=True)
 class Grid:
-    """The declared values origin + k·step.
+    """The declared values, multiples of a positive step.
 
     >>> Grid(1.0).values(43.8, 45.3), Grid(1000.0).values(47_930.0, 50_390.0)
     ((44.0, 45.0), (48000.0, 49000.0, 50000.0))
     """
 
     step: float
-    origin: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.step < math.inf or not math.isfinite(self.origin):
-            raise InputError(
-                f"the step of declared values must be a positive number; got step {self.step!r} from {self.origin!r}. "
-                "Write value_kind='whole', or value_kind='step=1000'."
-            )
 
     def ends(self, low: float, high: float) -> tuple[float, float]:
         """The first and the last grid value that the interval leaves; an infinite end stays infinite.
@@ -305,15 +296,9 @@ class Grid:
         first, last = self.ends(low, high)
         return round((last - first) / self.step) + 1 if math.isfinite(last - first) else last - first
 
-    def values(self, low: float, high: float, most: int = 1000) -> tuple[float, ...]:
-        """The grid values that the interval leaves; refused where there are more than `most`, or no end."""
-        if self.contradicted(low, high):
-            return ()
-        number = self.count(low, high)
-        if number > most:
-            raise InputError(f"the interval leaves {number:g} grid values, more than {most}: show its ends instead.")
-        first, _ = self.ends(low, high)
-        return tuple(self._value(round((first - self.origin) / self.step) + k) for k in range(int(number)))
+    def values(self, low: float, high: float) -> tuple[float, ...]:
+        """The grid values that the interval leaves; its ends are finite."""
+        return tuple(self._value(k) for k in range(int(self._first(low)), int(self._last(high)) + 1))
 
     def _first(self, low: float) -> float:
         """Index of the first grid value that a low end leaves."""
@@ -333,8 +318,8 @@ class Grid:
         return math.inf if math.isinf(place) else math.floor(place + slack)
 
     def _place(self, end: float) -> tuple[float, float]:
-        """An end in steps from the origin, and how far rounding may move it; infinite where no number can hold it."""
-        return (end - self.origin) / self.step, SLACK * max(abs(end), abs(self.origin)) / self.step
+        """An end in steps, and how far rounding may move it; infinite where no number can hold it."""
+        return end / self.step, SLACK * abs(end) / self.step
 
     def _value(self, index: float) -> float:
-        return index if math.isinf(index) else self.origin + index * self.step
+        return index if math.isinf(index) else index * self.step

@@ -41,7 +41,7 @@ round answers no single question.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -341,6 +341,7 @@ def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, wei
     """The root of the clients' lines.
 
     Rounds × clients: y_k − (1 − τ_k) and its precision 4r_k²E, 0 where the client was silent; `weights` are p_k.
+    Each client has answered at least once.
 
     >>> q = np.linspace(-0.4, 0.4, 9)
     >>> y = np.stack([0.1 - 0.5 * q, -0.1 - 1.0 * q], axis=1)
@@ -351,12 +352,6 @@ def fit_client_lines(queries: Floats, residuals: Floats, precisions: Floats, wei
     (0.0, 0.75)
     """
     total = precisions.sum(axis=0)
-    if not bool(np.all(total > 0.0)):
-        silent = np.flatnonzero(total == 0.0)
-        raise InputError(
-            f"client number {int(silent[0]) + 1} has not answered near the quantile: its rank there is not known. "
-            "Wait for its answers, or leave it out (a new estimand)."
-        )
     asked = (precisions * queries[:, None]).sum(axis=0) / total
     means = (precisions * residuals).sum(axis=0) / total
     off = queries[:, None] - asked
@@ -390,11 +385,9 @@ class Curve:
     answers: Floats
     """Three rows: queries, τ − F̂ there, and its noise."""
     level: float
-    file_share: float = 1.0
-    """Share of the variance left where the file itself is the target; 1 for a population."""
-    clients: ClientAnswers | None = None
+    clients: ClientAnswers | None
     """Every client's own answers, where some were silent."""
-    weights: Floats = field(default_factory=lambda: np.ones(1))
+    weights: Floats
     """p_k of these clients."""
 
     @cached_property
@@ -421,14 +414,6 @@ class Curve:
 def information_in(noise: Floats, level: float) -> float:
     """(τ(1 − τ))²·Σ1/w of the answers so far, w the noise of a round."""
     return (level * (1.0 - level)) ** 2 * float((1.0 / noise).sum())
-
-
-def curve_of(fit: CurveFit, answers: Floats, level: float, *, file_share: float = 1.0) -> Curve:
-    """The curve of one run from its fit."""
-    law = FiellerLaw(fit.slope_error, information_in(answers[2], level))
-    error = fit.error * math.sqrt(file_share)
-    inference = Inference("smooth", fit.center, error, law.quantile, law.tail)
-    return Curve(fit, inference, answers, level, file_share)
 
 
 def fit_run(
@@ -462,11 +447,12 @@ def fit_run(
     clients, weights = trajectory.clients, np.array([client.weight for client in plan.clients])
     if clients is not None:
         fit = fit_by_client(fit, clients, weights, plan.level, share)
-    left = 1.0
-    if file:
-        left = left_for_file(fit, answers, state, plan)
-    curve = curve_of(fit, answers[:, np.isfinite(noise)], plan.level, file_share=left)
-    return curve if clients is None else replace(curve, clients=clients, weights=weights)
+    heard = answers[:, np.isfinite(noise)]
+    law = FiellerLaw(fit.slope_error, information_in(heard[2], plan.level))
+    error = fit.error * math.sqrt(left_for_file(fit, answers, state, plan) if file else 1.0)
+    inference = Inference("smooth", fit.center, error, law.quantile, law.tail)
+    # The mixture is one client, unless some were silent.
+    return Curve(fit, inference, heard, plan.level, clients, np.ones(1) if clients is None else weights)
 
 
 def left_for_file(fit: CurveFit, answers: Floats, state: RoundState, plan: Plan) -> float:

@@ -48,7 +48,6 @@ from privatile.inference.inference import (
     variance_share,
 )
 from privatile.inference.self_normalized import (
-    averaged_path,
     endpoint_variance,
     finite_self_normalized,
     self_normalized,
@@ -137,16 +136,16 @@ def read(
             f"the {settings.interval} interval needs cohort mode and two averaged rounds; take "
             "interval='self-normalized'."
         )
-    averaged = averaged_path(state, trajectory, _file_share(settings, plan, state, trajectory))
-    path = self_normalized(averaged, settings.normalizer)
+    path = _read_path(settings, plan, state, trajectory)
     # The asymptotic interval of a path that has not settled anywhere is too narrow.
     lost = settings.interval == "default" and information(plan.level, pooled_noise(plan.clients)) < NOTHING_KNOWN
     return Reading(path.unbounded() if lost else path, None, None, None, False)
 
 
-def _file_share(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> float:
-    """Share of the variance of the path's end that is left for the target."""
-    return endpoint_variance(state, plan, trajectory) if settings.target == "file" else 1.0
+def _read_path(settings: ReportSettings, plan: Plan, state: RoundState, trajectory: Trajectory) -> Inference:
+    """The self-normalised interval for the target."""
+    share = endpoint_variance(state, plan, trajectory) if settings.target == "file" else 1.0
+    return self_normalized(state, trajectory, settings.normalizer, share)
 
 
 def asked_share(plan: Plan, state: RoundState) -> float:
@@ -291,10 +290,11 @@ def _read_curve(
         shown = _of_two(settings, any_shape, curve.inference, against)
         beside = curve.inference if shown is any_shape else any_shape
     else:
-        path = averaged_path(state, trajectory, _file_share(settings, plan, state, trajectory))
         usual = settings.interval == "self-normalized" and settings.normalizer == "l2" and settings.target != "file"
-        finite = usual and fit.holds
-        shown = finite_self_normalized(path, fit.slope) if finite else self_normalized(path, settings.normalizer)
+        if usual and fit.holds:
+            shown = finite_self_normalized(state, trajectory, fit.slope)
+        else:
+            shown = _read_path(settings, plan, state, trajectory)
         beside = any_shape
     suspect = looked_at and not trusted
     welcome = not shown.is_any_shape or (not against and not suspect and settings.declared.may_be_smooth)

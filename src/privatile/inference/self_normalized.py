@@ -1,11 +1,9 @@
 """Self-normalised intervals: the average of a path, with the path's own spread as the measure of its error."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from privatile.core.arrays import Floats
 from privatile.core.kinds import Normalizer
 from privatile.errors import InputError
 from privatile.estimator.plan import Plan, RoundState, half_width, normalizer, normalizer_of
@@ -21,57 +19,38 @@ MAX_LEAD = 20_000
 """A first step this far from one relaxation has no stationary spread to start from; v(∞) serves."""
 
 
-@dataclass(frozen=True, eq=False)
-class AveragedPath:
-    """The averaged rounds of one run: all that a self-normalised interval needs."""
+def self_normalized(
+    state: RoundState, trajectory: Trajectory, kind: Normalizer = "l2", variance_share: float = 1.0
+) -> Inference:
+    """Q_T ± v·√V (Corollary 3.2), v exact for the rounds' own noise weights.
 
-    center: float
-    """Q_T, their mean."""
-    normalizer: float
-    """V, in the l2 norm."""
-    queries: Floats
-    """The query after each round."""
-    weights: Floats
-    """w_m, each round's noise weight."""
-    steps: Floats
-    """γ_m."""
-    variance_share: float = 1.0
-    """Below 1 where the file itself is the target; see `endpoint_variance`."""
-
-    def __post_init__(self) -> None:
-        if len(self.weights) < 2:
-            raise InputError(f"an interval needs at least two averaged rounds; there are {len(self.weights)}.")
+    `variance_share` is below 1 where the file itself is the target; see `endpoint_variance`.
+    """
+    sums, weights = state.averages, trajectory.weights
+    if len(weights) < 2:
+        raise InputError(f"an interval needs at least two averaged rounds; there are {len(weights)}.")
+    value = normalizer(sums) if kind == "l2" else normalizer_of(trajectory.queries, weights, kind)
+    law = statistic_law(weights=weights, normalizer=kind, endpoint_variance=variance_share)
+    return Inference("self-normalized", sums.estimate, half_width(value, kind), law.quantile, law.tail)
 
 
-def averaged_path(state: RoundState, trajectory: Trajectory, variance_share: float = 1.0) -> AveragedPath:
-    """The averaged rounds of a run."""
-    sums, rounds = state.averages, (trajectory.queries, trajectory.weights, trajectory.steps)
-    return AveragedPath(sums.estimate, normalizer(sums), *rounds, variance_share)
-
-
-def self_normalized(path: AveragedPath, kind: Normalizer = "l2") -> Inference:
-    """Q_T ± v·√V (Corollary 3.2), v exact for the rounds' own noise weights."""
-    value = path.normalizer if kind == "l2" else normalizer_of(path.queries, path.weights, kind)
-    law = statistic_law(weights=path.weights, normalizer=kind, endpoint_variance=path.variance_share)
-    return Inference("self-normalized", path.center, half_width(value, kind), law.quantile, law.tail)
-
-
-def finite_self_normalized(path: AveragedPath, density: float) -> Inference:
+def finite_self_normalized(state: RoundState, trajectory: Trajectory, density: float) -> Inference:
     """Q_T ± v·√V with v for the relaxations that the averaged rounds had, f known to be about `density`.
 
     The window is taken to start from its stationary spread: three relaxations of its first step are put before it.
     """
-    rate = float(path.steps[0] * density)
+    sums, steps, weights = state.averages, trajectory.steps, trajectory.weights
+    rate = float(steps[0] * density)
     before = math.ceil(LEAD / rate) if rate > 0.0 else 0
     if not 0.0 < rate < 2.0 or before > MAX_LEAD:
-        return self_normalized(path)
+        return self_normalized(state, trajectory)
     law = linear_law(
-        np.concatenate([np.full(before, path.steps[0]), path.steps]),
-        np.concatenate([np.full(before, path.weights[0]), path.weights]),
+        np.concatenate([np.full(before, steps[0]), steps]),
+        np.concatenate([np.full(before, weights[0]), weights]),
         density,
         burn_in=before,
     )
-    return Inference("self-normalized", path.center, half_width(path.normalizer, "l2"), law.quantile, law.tail)
+    return Inference("self-normalized", sums.estimate, half_width(normalizer(sums), "l2"), law.quantile, law.tail)
 
 
 def endpoint_variance(state: RoundState, plan: Plan, trajectory: Trajectory) -> float:

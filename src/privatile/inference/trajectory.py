@@ -39,13 +39,6 @@ class Trajectory:
         self._last = math.nan
         """The last query."""
 
-    def until(self, rounds: int, averaged: int) -> "Trajectory":
-        """As it stood after so many rounds, of which so many were averaged (without a new start in between)."""
-        per_round = len(self._by_client) // max(len(self._answers) // 3, 1)
-        return Trajectory(
-            self._averaged[: 5 * averaged], self._answers[: 3 * rounds], self._by_client[: per_round * rounds]
-        )
-
     def record(self, ask: Ask, state: RoundState, plan: Plan) -> None:
         """Add the round just done; where averaging starts again, the averaged rounds before are dropped."""
         came = drift(state, plan)

@@ -71,7 +71,8 @@ def critical_value(
     >>> critical_value([1, 1, 1], confidence_level=95)
     Traceback (most recent call last):
     ...
-    privatile.errors.InputError: confidence_level must lie strictly between 0 and 1; got 95.0. Write 95% as 0.95.
+    privatile.errors.OptionError: confidence_level must lie strictly between 0 and 1, and be at most 1 - 1e-12; \
+got 95. Write 95% as 0.95.
     """
     level = checked("confidence_level", CONFIDENCE, confidence_level)
     law = statistic_law(lengths, weights, normalizer, endpoint_variance)

@@ -34,8 +34,9 @@ def linear_law(
 ) -> RatioLaw:
     """The law of |Q_T − Q*|/√V in the linear model: `quantile` gives critical values, `tail` p-values.
 
-    `steps` and `noise_weights` are γ_m and w_m of every round, those of the burn-in included; `slope` is f, so that
-    γ_m·f is a pure number. V is Σ (r_m − r_{m−1})(m/T)²(Q_m − Q_T)² over the averaged rounds, r from their weights.
+    `steps` and `noise_weights` are γ_m and w_m of every round, those of the burn-in included; `slope` is f > 0, so that
+    γ_m·f is a pure number. V is Σ (r_m − r_{m−1})(m/T)²(Q_m − Q_T)² over the averaged rounds, at least two, r from
+    their weights.
 
     >>> import numpy as np
     >>> m = np.arange(200)
@@ -46,20 +47,6 @@ def linear_law(
     """
     gains = checked_rounds(steps, "steps")
     weights = checked_rounds(noise_weights, "noise_weights")
-    if gains.size != weights.size:
-        raise InputError(
-            f"steps and noise_weights must have one number per round each; got {gains.size} and {weights.size}. "
-            "Give both for every round, those of the burn-in included."
-        )
-    if not (np.isfinite(slope) and slope > 0.0):
-        raise InputError(
-            f"slope must be positive and finite; got {float(slope)!r}. It is the density at the quantile; where it "
-            "cannot be estimated use critical_value, its limit for many relaxations."
-        )
-    if not 0 <= burn_in <= gains.size - 2:
-        raise InputError(
-            f"burn_in must leave at least 2 of the {gains.size} rounds; got {burn_in}. Drop fewer rounds, or run more."
-        )
     rates = gains * float(slope)
     if rates.max() >= 2.0:
         raise InputError(

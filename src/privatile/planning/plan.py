@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from privatile.core.kinds import STRONGEST_EPSILON, WEAK_EPSILON, declaration
+from privatile.core.kinds import STRONGEST_EPSILON, WEAK_EPSILON
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
@@ -19,7 +19,7 @@ from privatile.estimator.tuned import MIN_ROUNDS
 from privatile.planning.preview import Preview, level_widths, preview
 from privatile.planning.widths import Guess, both_in_words, wide
 from privatile.result.caveats import rounded_text
-from privatile.result.shown import CONDITIONS, epsilon_text
+from privatile.result.shown import CONDITIONS, Condition, epsilon_text
 
 Wanted = Literal["width", "people", "epsilon"]
 """What a plan is to find: the other two are given."""
@@ -86,7 +86,7 @@ class RunPlan:
     def to_text(self) -> str:
         """The answer, then who was thought of and what they would give."""
         spec, guess = self.preview.spec, self.preview.guess
-        if not self._is_met:
+        if self.wanted != "width" and getattr(self.needs[0], self.wanted) is None:
             # Of the people, or of the budgets, the proportions alone were given: there is nothing to say about them.
             return "\n".join(self._answer()[:-1])
         lines = [*self._answer(), *self._who()]
@@ -103,14 +103,6 @@ class RunPlan:
                 "for clients that share one distribution only."
             )
         return "\n".join(lines)
-
-    @property
-    def _is_met(self) -> bool:
-        """Whether the people or the ε that were to be found for the first interval exist; true where none were."""
-        if self.wanted == "width" or not self.needs:
-            return True
-        first = self.needs[0]
-        return (first.people if self.wanted == "people" else first.epsilon) is not None
 
     def _answer(self) -> list[str]:
         """What was asked for, in a sentence for each interval."""
@@ -222,26 +214,26 @@ def plan_run(
     )
     needs: tuple[Need, ...] = ()
     if width is not None:
-        needs = _needs(spec, width, guess, wanted)
-        spec = _met(spec, needs[0], wanted)
+        methods: tuple[Condition, ...] = ("any-shape", "smooth")
+        if spec.declared.step is not None:
+            methods = ("any-shape",)
+        elif spec.declared.continuous:
+            methods = ("smooth", "any-shape")
+        needs = tuple(_need(spec, method, width, guess, wanted) for method in methods)
+        first = needs[0]
+        if wanted == "people" and first.times_the_people is not None:
+            spec = _scaled(spec, first.times_the_people)
+        elif wanted == "epsilon" and first.epsilon is not None:
+            spec = _richer(spec, first.epsilon / max(client.mechanism.epsilon for client in spec.clients))
     found = spec.at_level(0)
     variances = [client.rank_variance(spec.levels[0]) for client in found]
     best = 1.0 / math.fsum(client.weight**2 / variance for client, variance in zip(found, variances, strict=True))
     return RunPlan(preview(spec, guess), wanted, width, needs, math.sqrt(math.fsum(variances) / best))
 
 
-def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
-    """Of the first interval, then of the other. Each is that of a run that is asked for it."""
-    declared = declaration(spec.value_kind)
-    any_shape = _need(replace(spec, value_kind="any", design="auto"), "any-shape", target, guess, wanted)
-    if declared.step is not None:
-        return (any_shape,)
-    smooth = _need(replace(spec, value_kind="continuous", design="auto"), "smooth", target, guess, wanted)
-    return (smooth, any_shape) if declared.continuous else (any_shape, smooth)
-
-
-def _need(spec: RunSpec, method: str, target: float, guess: Guess | None, wanted: Wanted) -> Need:
-    """What one interval takes; only what was to be found is looked for."""
+def _need(spec: RunSpec, method: Condition, target: float, guess: Guess | None, wanted: Wanted) -> Need:
+    """What one interval takes, in a run that is asked for it; only what was to be found is looked for."""
+    spec = replace(spec, value_kind="any" if method == "any-shape" else "continuous", design="auto")
 
     def too_wide(tried: RunSpec) -> bool:
         return any(_width(tried, index, method, guess) > target for index in range(len(tried.levels)))
@@ -258,14 +250,14 @@ def _need(spec: RunSpec, method: str, target: float, guess: Guess | None, wanted
         epsilon_times = _least(*limits, lambda factor: too_wide(_richer(spec, factor)))
     return Need(
         method,
-        CONDITIONS["any-shape" if method == "any-shape" else "smooth"],
+        CONDITIONS[method],
         people,
         times,
         None if epsilon_times is None else epsilon_times * largest,
     )
 
 
-def _width(spec: RunSpec, index: int, method: str, guess: Guess | None) -> float:
+def _width(spec: RunSpec, index: int, method: Condition, guess: Guess | None) -> float:
     """The expected width of one interval at one level, in units if there are any; ∞ where it would not be shown."""
     found = next(one for one in level_widths(spec, index, guess) if one.method == method)
     width = found.rank_width if guess is None else found.width
@@ -290,15 +282,6 @@ def _richer(spec: RunSpec, times: float) -> RunSpec:
     coins = map(RandomizedResponse.from_epsilon, budgets)
     pairs = zip(spec.clients, coins, strict=True)
     return replace(spec, clients=tuple(replace(client, threshold=coin.threshold) for client, coin in pairs))
-
-
-def _met(spec: RunSpec, need: Need, wanted: Wanted) -> RunSpec:
-    """The run that a plan is about: the one that was given, or one with the people or the ε that was to be found."""
-    if wanted == "people" and need.times_the_people is not None:
-        return _scaled(spec, need.times_the_people)
-    if wanted == "epsilon" and need.epsilon is not None:
-        return _richer(spec, need.epsilon / max(client.mechanism.epsilon for client in spec.clients))
-    return spec
 
 
 def _least(low: float, high: float, too_wide: Callable[[float], bool]) -> float | None:

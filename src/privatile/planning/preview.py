@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from privatile.core.text import counted
 from privatile.estimator.clients import Client, pooled_noise
@@ -26,11 +26,12 @@ from privatile.planning.widths import (
     ExpectedWidth,
     Guess,
     Reach,
+    any_shape_factor,
     both_in_words,
-    expected_widths,
     rank_width,
     reach,
     self_normalized_cost,
+    smooth_factor,
     width_in_units,
 )
 from privatile.result.caveats import (
@@ -43,7 +44,7 @@ from privatile.result.caveats import (
     to_act_on_and_rest,
 )
 from privatile.result.diagnostics import known_beforehand
-from privatile.result.shown import Row, epsilon_text, finite
+from privatile.result.shown import Condition, Row, epsilon_text, finite
 from privatile.result.summary import against_smooth
 from privatile.result.tables import fixed_columns
 
@@ -134,8 +135,8 @@ class Preview:
         return {
             "dry_run": True,
             "levels": list(self.spec.levels),
-            "expected_width_in_rank": [finite(_at_most_one(width)) for width in self.rank_widths],
-            "expected_intervals": [[_interval_facts(one) for one in shown] for shown in self.widths],
+            "expected_width_in_rank": [shown[0].facts()["width_in_rank"] for shown in self.widths],
+            "expected_intervals": [[one.facts() for one in shown] for shown in self.widths],
             "until_width": [one.facts() for one in self.reaches] or None,
             "rounds": list(self.rounds),
             "information": [row.value for row in self.information],
@@ -261,20 +262,17 @@ def _cures(spec: RunSpec) -> Iterator[Cure]:
     if not any(isinstance(one, Caveat) and one.code == "dominance" for one in found):
         return
     costly: str = next(one.value["client"] for one in found if isinstance(one, Row) and one.key == "dominance")
+    tried: dict[str, list[Client]] = {}
     if spec.weighting != "size" and spec.survey is None:
         total = sum(client.records for client in clients)
-        by_size = [replace(client, weight=client.records / total) for client in clients]
-        yield from _worth_it(costly, "--client-weights size", clients, by_size)
+        tried["--client-weights size"] = [replace(client, weight=client.records / total) for client in clients]
     others = [client for client in clients if client.held_by != costly]
     share = math.fsum(client.weight for client in others)
-    left = [replace(client, weight=client.weight / share) for client in others]
-    yield from _worth_it(costly, f"--leave-out {shlex.quote(costly)}", clients, left)
-
-
-def _worth_it(costly: str, option: str, before: Sequence[Client], after: Sequence[Client]) -> Iterator[Cure]:
-    times = math.sqrt(pooled_noise(after) / pooled_noise(before))
-    if times < WORTH_IT:
-        yield Cure(costly, option, times)
+    tried[f"--leave-out {shlex.quote(costly)}"] = [replace(one, weight=one.weight / share) for one in others]
+    for option, after in tried.items():
+        times = math.sqrt(pooled_noise(after) / pooled_noise(clients))
+        if times < WORTH_IT:
+            yield Cure(costly, option, times)
 
 
 def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple[ExpectedWidth, ...]:
@@ -283,25 +281,28 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     level, clients = plan.level, plan.clients
     confidence = level_each(spec.confidence_level, spec.joint)
 
-    def self_normalized() -> ExpectedWidth:
-        path = rank_width(level, clients, confidence, self_normalized_cost(confidence))
-        return ExpectedWidth("self-normalized", "", path, width_in_units(guess, level, path))
+    def expected(method: Condition | Literal["self-normalized"], factor: float) -> ExpectedWidth:
+        width = rank_width(level, clients, confidence, factor)
+        return ExpectedWidth(method, width, width_in_units(guess, level, width))
 
     if spec.needs_path or spec.round_mode == "local":
-        return (self_normalized(),)
-    any_shape, smooth = expected_widths(level, clients, plan.rounds, confidence_level=confidence, guess=guess)
+        return (expected("self-normalized", self_normalized_cost(confidence)),)
+    info = information(level, pooled_noise(clients))
+    any_shape = expected("any-shape", any_shape_factor(info, confidence))
+    # With too little information no smooth interval is shown, and none is promised.
+    unsupported = not supported(info)
+    wider = math.nan if unsupported else smooth_factor(info, plan.rounds, confidence)
     if spec.until_width is not None:
         # Of all records, if it does not stop before: valid at every look, it is wider than one for a planned end.
-        wider = mixture_bound(1.0, confidence) / two_sided_z(confidence)
+        wider *= mixture_bound(1.0, confidence) / two_sided_z(confidence)
         if spec.design == "straddle":
             # Low information is in the width already (`smooth_factor`).
             wider *= STRADDLED
-        looked_at = wider * smooth.rank_width
-        smooth = smooth._replace(rank_width=looked_at, width=width_in_units(guess, level, looked_at))
-    unsupported = math.isnan(smooth.rank_width)
+    smooth = expected("smooth", wider)
     first_smooth = spec.interval == "smooth" or (spec.interval == "default" and spec.declared.continuous)
     if spec.design not in SELF_TUNING:
-        return (smooth if first_smooth else any_shape)._replace(rank_width=math.nan, width=None), self_normalized()
+        shown = (smooth if first_smooth else any_shape)._replace(rank_width=math.nan, width=None)
+        return shown, expected("self-normalized", self_normalized_cost(confidence))
     if spec.interval == "smooth" and unsupported:
         return (smooth,)
     if first_smooth:
@@ -310,21 +311,6 @@ def level_widths(spec: RunSpec, index: int, guess: Guess | None = None) -> tuple
     # Measured for questions on both sides of the quantile only; others give another width.
     shown = any_shape if spec.design == "straddle" else any_shape._replace(rank_width=math.nan, width=None)
     return (shown, smooth) if spec.declared.may_be_smooth else (shown,)
-
-
-def _at_most_one(rank_width: float) -> float:
-    """A width in rank as it is shown: no interval holds more than all quantiles. NaN stays NaN."""
-    return 1.0 if rank_width > 1.0 else rank_width
-
-
-def _interval_facts(one: ExpectedWidth) -> dict[str, Any]:
-    width = None if one.width is None else finite(one.width)
-    return {
-        "method": one.method,
-        "condition": one.condition,
-        "width_in_rank": finite(_at_most_one(one.rank_width)),
-        "width": width,
-    }
 
 
 def _who_pays(clients: Sequence[ClientSpec]) -> Iterator[str]:
@@ -337,9 +323,6 @@ def _who_pays(clients: Sequence[ClientSpec]) -> Iterator[str]:
     for name, parts in holders.items():
         epsilon, weight = epsilon_text(parts[0].mechanism.epsilon), sum(part.weight for part in parts)
         yield f"{name:<{gap}}  {sum(part.records for part in parts):>12,}  {epsilon:>8}  {weight:>8.4f}"
-
-
-UNKNOWN = "not known"
 
 
 class GroupPreview(NamedTuple):
@@ -396,7 +379,9 @@ class GroupPreviews:
                 continue
             epsilon = epsilon_text(max(client.mechanism.epsilon for client in found.spec.clients))
             between = ", ".join(
-                f"{max(0.0, level - width / 2):.3f} … {min(1.0, level + width / 2):.3f}" if width == width else UNKNOWN
+                f"{max(0.0, level - width / 2):.3f} … {min(1.0, level + width / 2):.3f}"
+                if width == width
+                else "not known"
                 for level, width in zip(found.spec.levels, found.rank_widths, strict=True)
             )
             cells.append((name, f"{records:,}", epsilon, between))

@@ -24,12 +24,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from privatile.errors import InputError
-from privatile.estimator.clients import Client, pooled_noise
+from privatile.estimator.clients import Client
 from privatile.estimator.spec import RunSpec
 from privatile.estimator.tuned import (
     PROBE_ERRORS,
@@ -38,14 +38,12 @@ from privatile.estimator.tuned import (
     RELAXATIONS,
     STABLE,
     SUPPORTED,
-    information,
-    supported,
 )
 from privatile.laws.critical import critical_value
 from privatile.laws.ratio import low_information_factor, two_sided_z
 from privatile.result.caveats import out_of_reach, rounded_text
 from privatile.result.result import QuantileResult
-from privatile.result.shown import CONDITIONS, finite
+from privatile.result.shown import CONDITIONS, Condition, finite
 
 QUARTILES = NormalDist().inv_cdf(0.75) - NormalDist().inv_cdf(0.25)
 """Distance between the quartiles of the standard normal distribution."""
@@ -130,13 +128,25 @@ SELF_NORMALIZED_COST = 1.30
 class ExpectedWidth(NamedTuple):
     """What one of the two intervals of a run is expected to be worth."""
 
-    method: str
-    condition: str
-    """What it needs, in words; empty where it is no interval of the default design."""
+    method: Condition | Literal["self-normalized"]
     rank_width: float
     """NaN where it is not known before the run."""
     width: float | None
     """In units; none without a guess of the distribution, ∞ where the interval reaches beyond all quantiles."""
+
+    @property
+    def condition(self) -> str:
+        """What it needs, in words; empty where it is no interval of the default design."""
+        return "" if self.method == "self-normalized" else CONDITIONS[self.method]
+
+    def facts(self) -> dict[str, Any]:
+        """As plain values; no interval holds more than all quantiles."""
+        return {
+            "method": self.method,
+            "condition": self.condition,
+            "width_in_rank": finite(1.0 if self.rank_width > 1.0 else self.rank_width),
+            "width": None if self.width is None else finite(self.width),
+        }
 
 
 NOT_SHOWN = (
@@ -165,10 +175,10 @@ def both_in_words(widths: Sequence[ExpectedWidth], level: float, confidence_leve
 def width_words(width: ExpectedWidth, level: float, confidence_level: float) -> str:
     """One interval's expected width and what it needs, in a sentence.
 
-    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, 4.0), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", 0.02, 4.0), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 4 wide (±2), from the 0.4900 to the 0.5100
     quantile.
-    >>> print(width_words(ExpectedWidth("any-shape", CONDITIONS["any-shape"], 0.02, None), 0.5, 0.95))
+    >>> print(width_words(ExpectedWidth("any-shape", 0.02, None), 0.5, 0.95))
     The 95% interval that holds whatever the distribution would be about 0.02 wide in rank, from the 0.4900 to the
     0.5100 quantile.
     """
@@ -198,24 +208,6 @@ def wide(width: float) -> str:
     ('2,000 wide (±1,000)', '0.333 wide (±0.167)')
     """
     return f"{rounded_text(width, 3)} wide (±{rounded_text(width / 2.0, 3)})"
-
-
-def expected_widths(
-    level: float, clients: Sequence[Client], rounds: int, *, confidence_level: float = 0.95, guess: Guess | None = None
-) -> tuple[ExpectedWidth, ExpectedWidth]:
-    """Of the any-shape interval where nothing is declared, and of the smooth one of values declared continuous.
-
-    With too little information no smooth interval is shown, and none is promised.
-    """
-    info = information(level, pooled_noise(clients))
-    any_shape = rank_width(level, clients, confidence_level, any_shape_factor(info, confidence_level))
-    smooth = math.nan
-    if supported(info):
-        smooth = rank_width(level, clients, confidence_level, smooth_factor(info, rounds, confidence_level))
-    return (
-        ExpectedWidth("any-shape", CONDITIONS["any-shape"], any_shape, width_in_units(guess, level, any_shape)),
-        ExpectedWidth("smooth", CONDITIONS["smooth"], smooth, width_in_units(guess, level, smooth)),
-    )
 
 
 def width_in_units(guess: Guess | None, level: float, rank_width: float) -> float | None:

@@ -214,7 +214,7 @@ def grid_values(values: str, interval: ConfidenceInterval, scale: Scale) -> tupl
             return None, ""
         first, last = outward(interval.low, high - low, up=False), outward(high, high - low, up=True)
         return None, f"not every value can be {declared.grid_in_words}: none lies between {first} and {last}"
-    return (grid.values(low, high, MAX_VALUES) if grid.count(low, high) <= MAX_VALUES else None), ""
+    return (grid.values(low, high) if grid.count(low, high) <= MAX_VALUES else None), ""
 
 
 def one_of(values: Sequence[float] | None, estimate: float) -> float:

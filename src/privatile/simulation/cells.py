@@ -13,6 +13,7 @@ Its `key` names it for good: the same setting gives the same random numbers in a
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 from privatile.core.arrays import Floats
 from privatile.core.mechanism import rank_noise
 from privatile.errors import InputError
-from privatile.estimator.clients import checked_sum
 from privatile.estimator.schedule import Design, Lengths, lengths_by_rounds
 from privatile.laws.critical import critical_value
 from privatile.simulation.populations import Cauchy, Dithered, Empirical, Mixture, Normal, Population, Uniform
@@ -72,7 +72,6 @@ def uniforms(seed: int, cell: str, first: int, count: int) -> Floats:
 
 
 Method = Literal["estimator", "dp-sgd", "divide"]
-METHODS: tuple[Method, ...] = ("estimator", "dp-sgd", "divide")
 
 DATA_SEED = 42
 """Seed of the one data set, and of the Hete L locations, in the authors' released code."""
@@ -105,23 +104,9 @@ class Cell:
     confidence_level: float = 0.95
 
     def __post_init__(self) -> None:
-        clients = len(self.populations)
-        for name in ("levels", "truth_rates", "weights"):
-            if len(getattr(self, name)) != clients:
-                raise InputError(f"{name} must hold one number per client, {clients}; got {len(getattr(self, name))}.")
-        if self.records and len(self.records) != clients:
-            raise InputError(f"records must hold one count per client, {clients}; got {len(self.records)}.")
-        if not all(0.0 < level < 1.0 for level in self.levels):
-            raise InputError(f"every level must lie inside (0, 1); got {self.levels}.")
-        if not all(0.0 < rate <= 1.0 for rate in self.truth_rates):
-            raise InputError(f"every truth_rate must lie in (0, 1]; got {self.truth_rates}.")
-        checked_sum({f"client {k}": weight for k, weight in enumerate(self.weights, 1)})
-        if self.method not in METHODS:
-            raise InputError(f"method must be one of {', '.join(METHODS)}; got {self.method!r}.")
+        # What is wrong with a number by itself is said where a design is read (`experiment`).
         if self.method == "dp-sgd" and max(self.truth_rates) == 1.0:
             raise InputError("dp-sgd needs truth rates below 1: its noise follows from epsilon, infinite at 1.")
-        if not self.records and self.design.rounds is None:
-            raise InputError("a cell needs records, or a design with a number of rounds.")
         longest = int(self.lengths.max())
         if self.method != "estimator" and longest > 1:
             raise InputError(f"{self.method} asks one record per round; this design has longer rounds.")
@@ -156,7 +141,7 @@ class Cell:
     def round_weights(self) -> Floats:
         """w_m: 1/E_m when all clients are asked alike, else Σ p_k²/(4r_k²E_km)."""
         if self.lengths.shape[0] == 1:
-            return _inverse_lengths(self.design, self.records)
+            return np.asarray(1.0 / self.lengths[0])
         shares, rates = np.array(self.weights)[:, None], np.array(self.truth_rates)[:, None]
         weights: Floats = rank_noise(shares, rates, self.lengths).sum(axis=0)
         return weights
@@ -190,9 +175,7 @@ class Cell:
         """The efficiency bound: no standard error is smaller, asymptotically; NaN without a density."""
         if any(type(population) is Empirical for population in self.populations):
             return math.nan
-        ranks = [float(population.cdf(self.truth)) for population in self.populations]
-        densities = [float(population.density(self.truth)) for population in self.populations]
-        return efficiency_bound(self.weights, self.truth_rates, ranks, densities, self.asked)
+        return bound_at(self.truth, self.populations, self.weights, self.truth_rates, self.asked)
 
     def data(self) -> Floats:
         """The one data set of the released code, clients by records: RandomState(42), one client after the other.
@@ -253,14 +236,22 @@ def _lengths(design: Design, records: tuple[int, ...]) -> Lengths:
 
 
 @lru_cache(maxsize=32)
-def _inverse_lengths(design: Design, records: tuple[int, ...]) -> Floats:
-    return np.asarray(1.0 / _lengths(design, records)[0])
-
-
-@lru_cache(maxsize=32)
 def _steps(design: Design, rounds: int, mean_truth_rate: float, fixed: int) -> Floats:
     table = design.steps(rounds, mean_truth_rate)
     return np.concatenate([np.full(min(fixed, rounds), table[0]), table[: max(rounds - fixed, 0)]])
+
+
+def bound_at(
+    value: float,
+    populations: Sequence[Population],
+    weights: Sequence[float],
+    truth_rates: Sequence[float],
+    records: Sequence[int],
+) -> float:
+    """The efficiency bound of clients whose quantile is `value`."""
+    ranks = [float(population.cdf(value)) for population in populations]
+    densities = [float(population.density(value)) for population in populations]
+    return efficiency_bound(weights, truth_rates, ranks, densities, records)
 
 
 def plain_population(population: Population) -> object:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,10 @@ from privatile.inference.any_shape import Grid
 from privatile.inference.inference import Inference
 from privatile.inference.reading import Reading, any_shape_of, as_displayed, read
 from privatile.inference.trajectory import Trajectory
-from privatile.simulation.cells import plain_population
+from privatile.simulation.cells import bound_at, plain_population
 from privatile.simulation.compiling import column, fast, has_numba, rows_of, run_of
 from privatile.simulation.engine import Summary
 from privatile.simulation.populations import Empirical, LogOf, Mixture, Population
-from privatile.simulation.theory import efficiency_bound
 
 INTERVALS: tuple[IntervalName, ...] = ("default", "any-shape")
 
@@ -89,9 +88,7 @@ class AutoCell:
     @cached_property
     def bound(self) -> float:
         """The efficiency bound, a standard error."""
-        ranks = [float(population.cdf(self.truth)) for population in self.populations]
-        densities = [float(population.density(self.truth)) for population in self.populations]
-        return efficiency_bound(self.shares, self.truth_rates, ranks, densities, self.records)
+        return bound_at(self.truth, self.populations, self.shares, self.truth_rates, self.records)
 
     @cached_property
     def plan(self) -> AutoPlan:
@@ -294,11 +291,6 @@ class DisplayedIntervals(NamedTuple):
         rows = [(inference.center, *inference.interval(confidence_level)) for inference in inferences]
         return cls(*np.array(rows, dtype=np.float64).reshape(-1, 3).T)
 
-    @classmethod
-    def joined(cls, parts: "Sequence[DisplayedIntervals]") -> "DisplayedIntervals":
-        """Several blocks of runs as one."""
-        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
     def covers(self, truth: float) -> NDArray[np.bool_]:
         """Which intervals hold the truth."""
         return (self.low <= truth) & (truth <= self.high)
@@ -334,15 +326,6 @@ class StraddledReadings(NamedTuple):
     contradicted: Flags
     """Whether the answers contradict a smooth distribution."""
 
-    @classmethod
-    def joined(cls, parts: "Sequence[StraddledReadings]") -> "StraddledReadings":
-        """Several blocks of runs as one."""
-        return cls(
-            DisplayedIntervals.joined([part.any_shape for part in parts]),
-            DisplayedIntervals.joined([part.smooth for part in parts]),
-            np.concatenate([part.contradicted for part in parts]),
-        )
-
 
 def read_straddled(found: SimulatedRuns, levels: Sequence[float] = (0.95,)) -> "list[StraddledReadings]":
     """Both readings of every run at these confidence levels."""
@@ -365,11 +348,16 @@ class ShownResults(NamedTuple):
     sizes: Floats
     """Grid values left; ∞ where nothing is bounded, NaN where no set is shown: no grid, or a contradicted one."""
 
-    @classmethod
-    def joined(cls, parts: "Sequence[ShownResults]") -> "ShownResults":
-        """Several blocks of runs as one."""
-        headlines, others, sizes = zip(*parts, strict=True)
-        return cls(DisplayedIntervals.joined(headlines), DisplayedIntervals.joined(others), np.concatenate(sizes))
+
+Runs = TypeVar("Runs", bound=tuple[Any, ...])
+
+
+def join_blocks(parts: Sequence[Runs]) -> Runs:
+    """Several blocks of runs as one."""
+    kind: Any = type(parts[0])
+    columns: Any = zip(*parts, strict=True)
+    joined: Runs = kind(*(join_blocks(c) if isinstance(c[0], tuple) else np.concatenate(c) for c in columns))
+    return joined
 
 
 def simulate_results(
@@ -386,7 +374,7 @@ def simulate_results(
     """
     declared = declaration(values)
     sizes = [min(BLOCK, runs - first) for first in range(0, runs, BLOCK)]
-    return ShownResults.joined([_block(cell, declared, size, rng, confidence_level, to_units) for size in sizes])
+    return join_blocks([_block(cell, declared, size, rng, confidence_level, to_units) for size in sizes])
 
 
 def _block(
@@ -495,20 +483,18 @@ class DefaultCell:
         }
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
-    def block(self, index: int, runs: int, seed: int) -> ShownResults:
-        """Some of the runs, in units; a block has a stream of its own, whichever thread runs it."""
-        digest = hashlib.sha256(f"{seed}:{self.key}:{index}".encode()).digest()
-        rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
-        to_units = np.exp if self.scale == "log" else np.asarray
-        return simulate_results(self.working, self.value_kind, runs, rng, self.confidence_level, to_units)
-
     def run(self, replications: int, seed: int, threads: int = 1) -> ShownResults:
-        """All runs."""
-        sizes = [min(BLOCK, replications - first) for first in range(0, replications, BLOCK)]
+        """All runs, in units; a block has a stream of its own, whichever thread runs it."""
+        to_units = np.exp if self.scale == "log" else np.asarray
+
+        def block(first: int) -> ShownResults:
+            digest = hashlib.sha256(f"{seed}:{self.key}:{first // BLOCK}".encode()).digest()
+            rng = np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+            runs = min(BLOCK, replications - first)
+            return simulate_results(self.working, self.value_kind, runs, rng, self.confidence_level, to_units)
+
         with ThreadPoolExecutor(threads) as pool:
-            return ShownResults.joined(
-                list(pool.map(lambda item: self.block(item[0], item[1], seed), enumerate(sizes)))
-            )
+            return join_blocks(list(pool.map(block, range(0, replications, BLOCK))))
 
 
 def summarize_default(cell: DefaultCell, shown: ShownResults) -> Summary:

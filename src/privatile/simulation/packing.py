@@ -4,7 +4,7 @@ Cells that share rounds, clients, tables or a data set share them here too, so t
 megabytes.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -92,8 +92,8 @@ class Block:
 
     def wider(self) -> "Block":
         """The same block with twice the range."""
-        low, high = widened(self.low, self.high)
-        return replace(self, low=low, high=high)
+        middle, half = 0.5 * (self.low + self.high), self.high - self.low
+        return replace(self, low=middle - half, high=middle + half)
 
 
 @dataclass(frozen=True)
@@ -125,31 +125,18 @@ class _Pool:
         self._parts: list[NDArray[Any]] = []
         self._at: dict[Hashable, int] = {}
 
-    def place(self, key: Hashable) -> int | None:
-        """Where the array of this key begins, if it is here."""
-        return self._at.get(key)
-
-    def add(self, key: Hashable, values: NDArray[Any]) -> int:
-        """Append an array; returns where it begins."""
-        at = self._at[key] = self.size
-        self._parts.append(values.astype(self.dtype, copy=False).reshape(-1))
-        self.size += values.size
-        return at
-
-    def once(self, key: Hashable, values: NDArray[Any]) -> int:
-        """Append an array unless it is here; returns where it begins."""
-        at = self.place(key)
-        return self.add(key, values) if at is None else at
+    def place(self, key: Hashable, make: Callable[[], NDArray[Any]]) -> int:
+        """Where the array of this key begins; it is made and appended unless it is here."""
+        if key not in self._at:
+            values = make()
+            self._at[key] = self.size
+            self._parts.append(values.astype(self.dtype, copy=False).reshape(-1))
+            self.size += values.size
+        return self._at[key]
 
     def joined(self) -> NDArray[Any]:
         """All of it; at least one element, so that it can be pointed at."""
         return np.concatenate(self._parts) if self._parts else np.zeros(1, self.dtype)
-
-
-def widened(low: float, high: float) -> tuple[float, float]:
-    """A range twice as wide, about the same middle."""
-    middle, half = 0.5 * (low + high), high - low
-    return middle - half, middle + half
 
 
 def first_range(cell: Cell, start: Floats) -> tuple[float, float]:
@@ -167,13 +154,6 @@ def reach(cell: Cell) -> float:
     """How far a client may walk from q inside one round: γ·max(a_k, b_k)."""
     rate = min(cell.truth_rates) if cell.method == "estimator" else 1.0
     return float(cell.steps.max()) * (1.0 + rate) / (2.0 * rate)
-
-
-def no_grid(clients: int) -> Grid:
-    """What a kernel is given when it reads no table."""
-    return Grid(
-        np.zeros((1, 1025), np.float32), np.zeros(1, np.int64), np.zeros(1), np.ones(1), np.zeros(clients, np.int64)
-    )
 
 
 def laplace_scales(cell: Cell) -> Floats:
@@ -200,7 +180,8 @@ def grid_of(block: "Block") -> Grid | None:
     """The block's tables; none when a population is too rough for one. Fixed data needs no table."""
     cell, margin = block.cell, reach(block.cell)
     if cell.fixed_data:
-        return no_grid(len(cell.populations))
+        groups = np.zeros(len(cell.populations), np.int64)
+        return Grid(np.zeros((1, 1025), np.float32), np.zeros(1, np.int64), np.zeros(1), np.ones(1), groups)
     return _grid(cell.populations, block.low - margin, block.high + margin)
 
 
@@ -256,19 +237,19 @@ def _schedule(cell: Cell, rounds: _Pool, lengths: _Pool) -> dict[str, Any]:
     skip = 0 if cell.method == "divide" else cell.skip
     weights = np.ones(steps.size) if cell.method == "divide" else cell.round_weights
     key = (table.tobytes(), steps.tobytes(), weights.tobytes(), skip)
-    first = rounds.place(key)
     number = np.arange(1.0, steps.size - skip + 1.0)
-    if first is None:
+
+    def rows() -> NDArray[Any]:
         row = np.zeros(steps.size, ROUND)
         row["step"], row["each"], row["length"] = steps, steps / np.maximum(table[0], 1), table[0]
         row["inverse"][skip:], row["square"][skip:] = 1.0 / number, weights[skip:] * number * number
-        first = rounds.add(key, row)
+        return row
+
     own = -1
     if table.shape[0] > 1:
-        before = np.cumsum(table, axis=1) - table
-        own = lengths.once(table.tobytes(), np.stack([table, before]))
+        own = lengths.place(table.tobytes(), lambda: np.stack([table, np.cumsum(table, axis=1) - table]))
     return {
-        "first_round": first,
+        "first_round": rounds.place(key, rows),
         "first_length": own,
         "rounds": steps.size,
         "averaged": steps.size - skip,
@@ -284,11 +265,10 @@ def _records(block: "Block", data: _Pool) -> dict[str, Any]:
     cell = block.cell
     if not cell.fixed_data:
         return {"data": -1, "records": 0}
-    key = (cell.populations, cell.asked) if block.data is None else id(block.data)
-    first = data.place(key)
-    if first is None:
-        first = data.add(key, cell.data() if block.data is None else block.data)
-    return {"data": first, "records": max(cell.asked) if block.data is None else block.data.shape[1]}
+    given = block.data
+    if given is None:
+        return {"data": data.place((cell.populations, cell.asked), cell.data), "records": max(cell.asked)}
+    return {"data": data.place(id(given), lambda: given), "records": given.shape[1]}
 
 
 def _clients(block: "Block", clients: _Pool, tables: _Pool) -> dict[str, Any]:
@@ -306,15 +286,15 @@ def _clients(block: "Block", clients: _Pool, tables: _Pool) -> dict[str, Any]:
     moves = shares / rates
     drifts = shares * ((1.0 - rates) / (2.0 * rates) + 1.0 - cell.level)
     unit = np.add.accumulate(moves)[-1] / 1073741824.0
-    at = tables.once(grid.tables.tobytes(), grid.tables)
+    at = tables.place(grid.tables.tobytes(), lambda: grid.tables)
     key = (
         kind,
         at,
         cell.lengths.shape[0],
         *(x.tobytes() for x in (grid.lows, grid.inverses, grid.groups, rates, shares, levels, noises)),
     )
-    first = clients.place(key)
-    if first is None:
+
+    def rows() -> NDArray[Any]:
         row = np.zeros(rates.size, CLIENT)
         own = grid.rows[grid.groups]
         row["low"], row["inverse"] = grid.lows[grid.groups], grid.inverses[grid.groups]
@@ -324,23 +304,22 @@ def _clients(block: "Block", clients: _Pool, tables: _Pool) -> dict[str, Any]:
         row["rise"] = (1.0 - rates + 2.0 * levels * rates) / divisor
         row["fall"] = (1.0 + rates - 2.0 * levels * rates) / divisor
         row["share"], row["move"], row["drift"], row["noise"] = shares, moves, drifts, shares * noises
-        if kind == COHORT:
-            # A hair less than 2³¹, so that S = 1 without privacy still fits a signed word.
-            row["base"], row["slope"] = (1.0 - rates) * 1073741824.0, rates * 2147483520.0
-        else:
-            row["base"], row["slope"] = (1.0 - rates) * 1073741824.0, rates * 2147483648.0
+        # In a cohort a hair less than 2³¹, so that S = 1 without privacy still fits a signed word.
+        row["base"] = (1.0 - rates) * 1073741824.0
+        row["slope"] = rates * (2147483520.0 if kind == COHORT else 2147483648.0)
         row["whole"] = np.rint(moves / unit)
         row["lie"] = (1.0 - rates) * 2147483648.0
         row["tell"] = np.minimum((1.0 + rates) * 2147483648.0, 4294967295.0)
         row["same_group"][1:] = grid.groups[1:] == grid.groups[:-1]
         row["run"] = _runs(row, single=cell.lengths.shape[0] > 1)
-        first = clients.add(key, row)
+        return row
+
     return {
         "kind": kind,
         "clients": rates.size,
         "cells": cells,
         "shift": shift,
-        "first_client": first,
+        "first_client": clients.place(key, rows),
         "noisy": cell.method == "dp-sgd",
         "drift": np.add.accumulate(drifts)[-1],
         "unit": unit,

@@ -27,6 +27,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -508,10 +509,6 @@ class Empirical(Population):
         rank = np.ceil(p * self.values.size - 1e-9).astype(np.int64) - 1
         return self.values[np.clip(rank, 0, self.values.size - 1)]
 
-    def to_spec(self) -> dict[str, Any]:
-        """Refused: a design holds no records."""
-        raise InputError("an empirical population cannot be written into a design: records stay out of it.")
-
 
 class Dithered(Empirical):
     """A data column whose every record is moved by a uniform amount of ±width/2: atoms become a density.
@@ -591,7 +588,7 @@ def read_columns(path: str | Path, value: str, client: str | None = None) -> "di
     )
     known = np.isfinite(values)
     found = {}
-    for code, name in enumerate(source.clients):
+    for code, name in sorted(enumerate(source.clients), key=itemgetter(1)):
         own = values[known & (codes == code)]
         if not own.size:
             raise DataError(f"{Path(path).name} has no number in column {value} for {name}; name another column.")

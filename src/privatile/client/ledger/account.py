@@ -162,6 +162,7 @@ class RecordLimit:
             " WHERE dataset = ? AND (run, client) <> (?, ?)",
             (dataset, *own),
         ).fetchone()
+        moved = self.ledger.rollbacks, *moved
         if self._others is None or self._others[0] != moved:
             self._others = moved, spans_of(self.ledger, dataset, reserved=True, but=own)
         return most_within(self._others[1], self.content.records, (start, stop))

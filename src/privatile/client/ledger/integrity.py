@@ -219,7 +219,7 @@ class PersonKey(SecretKey):
     """The key under which people are known; its file is made before the first hash.
 
     >>> people = PersonKey(b"k" * 32).hash([b"ada", b"bob", b"ada"])
-    >>> people[0] == people[2] != people[1]
+    >>> bool(people[0] == people[2] != people[1])
     True
     """
 
@@ -379,6 +379,7 @@ class Seal:
         is_same = stored is not None and stored == self._stored
         if is_same and version == self._version:
             return
+        self._ledger.check_tables()
         self._version = version
         self._sum = 0
         for table in TABLES:

@@ -647,6 +647,15 @@ class Ledger:
                 "backup, then mark as spent what was answered since."
             )
 
+    def check_tables(self) -> None:
+        """Refuse tables that are not a ledger's own, and anything beside them: a trigger acts on what is written."""
+        try:
+            is_own = is_as_declared(self._connection, SCHEMA)
+        except sqlite3.Error as error:
+            raise explain(self.path, error) from None
+        if not is_own:
+            raise LedgerError(DAMAGED.format(path=self.path))
+
     def check_rows(self) -> None:
         """Refuse answers, or an index of people, that were altered: earlier ones decide what may be spent now.
 

@@ -62,9 +62,9 @@ def mark_restored(ledger: Ledger, run: str | None = None) -> tuple[LostRecords, 
         told = []
         for dataset, client, column, by_person in rows:
             runs = ledger.execute("SELECT run, client FROM runs WHERE dataset = ?", (dataset,)).fetchall()
-            for run, site in runs:
-                if by_person or ledger.secret.has_given_up(run):
-                    release(ledger, run, site)
+            for each, site in runs:
+                if by_person or ledger.secret.has_given_up(each):
+                    release(ledger, each, site)
             ledger.update("runs", "unproven = 1", (), "dataset = ?", (dataset,))
             ledger.update("datasets", "lost = 1", (), "id = ?", (dataset,))
             (lost,) = ledger.execute(

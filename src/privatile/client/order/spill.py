@@ -37,7 +37,7 @@ def grouped(labels: NDArray[np.integer[Any]]) -> tuple[NDArray[np.intp] | slice,
     """An order that brings rows of one label together, and where they then stand; labels are of 16 bits at most.
 
     >>> order, spans = grouped(np.array([7, 2, 7], dtype=np.uint8))
-    >>> list(order), spans
+    >>> order.tolist(), spans
     ([1, 0, 2], [(2, 0, 1), (7, 1, 3)])
     """
     counts = np.bincount(labels)
@@ -80,13 +80,13 @@ class SpillFile:
     def write(self, rows: Words) -> int:
         """Append words; the number of the first one in the file."""
         first = self._end
+        self._end += rows.size  # also where writing fails: what hid these words hides no others
         view = (np.ravel(rows) ^ words_at(self._key, first, rows.size)).view(np.uint8).data
         at = 8 * first
         while view:
             written = self._call(os.pwrite, self._file.fileno(), view, at)
             at += written
             view = view[written:]
-        self._end = first + rows.size
         return first
 
     def read(self, first: int, count: int) -> Words:
