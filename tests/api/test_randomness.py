@@ -70,9 +70,8 @@ def test_the_variables_that_are_read_are_few_and_none_is_a_seed() -> None:
                 }
                 mentions.setdefault(path.relative_to(SOURCE).as_posix(), set()).update(found)
     assert mentions == {
-        "api/local_run.py": {"XDG_STATE_HOME"},
         "core/file_systems.py": set(),  # whether the ledger must lie on a mounted volume
-        "core/private_files.py": {"XDG_CONFIG_HOME"},
+        "core/private_files.py": {"XDG_CONFIG_HOME", "XDG_STATE_HOME"},
         "client/order/spill.py": {"TMPDIR"},
         "client/sources/databases.py": set(),  # the variable that a user names, with a database's address
         "report/dashboard/__main__.py": set(),

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privatile.api.local_run import state_folder
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.order.shuffle import shuffle
 from privatile.client.sources.databases import open_source
-from privatile.core.private_files import config_folder, create_private
+from privatile.core.private_files import config_folder, create_private, state_folder
 from privatile.errors import LedgerError
 from tests.client.test_edited_files import ask, site
 

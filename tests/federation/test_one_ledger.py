@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import privatile
-from privatile.api.local_run import ledger_path, state_folder
 from privatile.client.ledger.datasets import statement
 from privatile.client.ledger.ledger import Ledger
 from privatile.client.sources.databases import open_source
 from privatile.core.messages import Question
+from privatile.core.private_files import ledger_path, state_folder
 from privatile.errors import AlreadyAnswered, InputError, SiteRefusal
 from privatile.federation.operations.join import JoinOptions, prepare_client
 from privatile.federation.setup.folder import initialize

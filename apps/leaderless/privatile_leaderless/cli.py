@@ -24,6 +24,7 @@ from privatile.cli.options import (
 )
 from privatile.cli.printing import echo
 from privatile.core.extensions import of_path
+from privatile.core.private_files import state_folder
 from privatile.core.text import counted
 from privatile.errors import InputError
 from privatile_leaderless import extension, quorums
@@ -113,7 +114,6 @@ def enroll(
     listen: str | None,
 ) -> None:
     """Make this organization's folder DIR, its keys, and the enrolment to send to all others. Keys stay here."""
-    from privatile.api.local_run import state_folder
     from privatile.federation.site.folder import enroll as enroll_site
     from privatile.federation.site.limits import COUNT_TWICE
     from privatile_leaderless.folder import ServerPlace, check_new_folder, make_peer_folder

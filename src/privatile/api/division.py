@@ -41,13 +41,12 @@ class Division:
             groups=options.groups,
             text_format=TextFormat(options.delimiter, options.decimal, options.thousands, options.unit),
         )
-        rule = ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds)
         columns = shuffle(
             source,
             ledger,
             missing=options.missing,
             person_key=person_key,
-            classes=rule,
+            classes=ClassRule(levels=max(1, len(options.levels)), rounds=options.rounds),
             checked=not (options.groups or options.leave_out),
         )
         naming = (options.client,) if options.client is not None else options.by_columns or source.keys
@@ -93,7 +92,8 @@ class Division:
         if isinstance(options.only, str):
             own = {name: column for name, column in self.columns.items() if column.content.holder == options.only}
             if not own:
-                raise InputError(f"only names {options.only!r}, which is no client. The clients: {self._clients()}.")
+                known = sorted(self.holders())
+                raise InputError(f"only names {options.only!r}, which is no client. The clients: {_shown(known)}.")
             return own
         for column, entry in options.conditions.items():
             known = self.entries(column)
@@ -104,9 +104,6 @@ class Division:
             words = " and ".join(f"{column} {entry!r:.60}" for column, entry in options.conditions.items())
             raise InputError(f"no record has {words}. Leave out one of the conditions.")
         return own
-
-    def _clients(self) -> str:
-        return _shown(sorted(dict.fromkeys(column.content.holder for column in self.columns.values())))
 
 
 MAX_SHOWN = 20

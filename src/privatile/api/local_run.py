@@ -1,10 +1,4 @@
-"""A run over data of this machine: specified, asked in this process, continued after a crash.
-
-Where files live when no path is given.
-
-From options and columns to the specification of a run: who counts how much, what is asked of whom.
-
-A run over data of this machine: read, planned, asked in this process, continued after a crash.
+"""A run over data of this machine: read, planned, asked in this process, continued after a crash.
 
 The command line and `estimate` use the same two steps: `prepare`, which asks no one, and `LocalRun.complete`.
 """
@@ -31,7 +25,7 @@ from privatile.client.order.weights import MOST_ROUNDS, WIDEST
 from privatile.client.randomizer import Coins, OperatingSystemCoins, SeededCoins
 from privatile.client.responder import Responder, answer_all
 from privatile.core.messages import Position
-from privatile.core.private_files import default_person_key, user_folder
+from privatile.core.private_files import default_person_key, ledger_path, state_folder
 from privatile.errors import ClientTooSmall, InputError, StoreError
 from privatile.estimator.clients import UNKNOWN_SIZE, Survey, pooled_noise
 from privatile.estimator.spec import ClientSpec, RunSpec
@@ -42,16 +36,6 @@ from privatile.run.coordinator import Coordinator, new_run_name, stored_question
 from privatile.run.locks import claim
 from privatile.run.run_file import RunStore, Statement
 from privatile.run.tables import LEDGER
-
-
-def state_folder() -> Path:
-    """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
-    return user_folder("XDG_STATE_HOME", ".local/state")
-
-
-def ledger_path() -> Path:
-    """The ledger of this user."""
-    return state_folder() / "ledger.db"
 
 
 class RunClient(NamedTuple):

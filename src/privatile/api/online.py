@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from numbers import Integral
+from typing import Any
 
 from privatile.core.kinds import EPSILON, LEVEL, POSITIVE, PerClient, checked
 from privatile.core.mechanism import RandomizedResponse
@@ -126,9 +127,10 @@ class OnlineQuantile:
         return all_of(make_results(self._settings, [level], run="online"))[0]
 
 
-def _check_pair(name: str, pair: object) -> None:
+def _check_pair(name: str, pair: Any) -> None:
     """One client's counts: two whole numbers, of at least one record."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(_is_whole(one) for one in pair):
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+    if not is_pair or not all(isinstance(one, Integral) and not isinstance(one, bool) for one in pair):
         raise InputError(
             f"the counts of client {name!r} must be a pair of whole numbers, (ones, records that answered); got "
             f"{pair!r}. Write update({{{name!r}: (3, 10)}}) where 3 of 10 answers were one."
@@ -138,7 +140,3 @@ def _check_pair(name: str, pair: object) -> None:
             f"client {name!r} must have at least one record that answered; got {pair[1]!r}. Leave a client out of the "
             "round when nobody came."
         )
-
-
-def _is_whole(one: object) -> bool:
-    return isinstance(one, Integral) and not isinstance(one, bool)

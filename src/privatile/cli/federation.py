@@ -1,19 +1,4 @@
-"""`privatile federation`, `enroll`, `serve`, `join`, `release` and `audit`.
-
-Options of `privatile federation`: numbers by client, and what an open study is given.
-
-`privatile enroll`: make a client's key on its own machine.
-
-`privatile serve`: run a federation's coordinator.
-
-`privatile join`: run a federation's client next to its data.
-
-`privatile release`: the signed record of a federation's run.
-
-`privatile audit`: measure the privacy of a client from outside.
-
-`privatile federation`: set up a federation, admit clients, look after a run.
-"""
+"""`privatile federation`, `enroll`, `serve`, `join`, `release` and `audit`: a federation's organizer and its sites."""
 
 import shlex
 import shutil
@@ -41,6 +26,7 @@ from privatile.cli.options import (
 )
 from privatile.cli.printing import echo, echo_facts
 from privatile.core.kinds import numbers_by_client, one_for_all
+from privatile.core.private_files import state_folder
 from privatile.errors import InputError, OptionError, PrivatileError, require
 
 if TYPE_CHECKING:
@@ -108,7 +94,6 @@ def open_settings(is_open: bool, study: dict[str, Any]) -> dict[str, Any]:
 @click.option("--new-key", is_flag=True, help="Replace this site's key; the organizer must admit the new one.")
 def enroll(invitation: Path, site: Path | None, max_epsilon: float | None, new_key: bool) -> None:
     """Make this site's key and limits, and the enrolment file to send back. The key never leaves this machine."""
-    from privatile.api.local_run import state_folder
     from privatile.federation.setup.folder import check_coordinated
     from privatile.federation.setup.invitation import read_invitation
     from privatile.federation.site.folder import Site
@@ -190,7 +175,6 @@ def join(
     Each record answers once: the ledger in the site's folder makes sure of it. The file policy.toml in the same folder
     sets this site's limits; what exceeds them is refused, whatever the study asks.
     """
-    from privatile.api.local_run import state_folder
     from privatile.federation.monitoring import start_logging
     from privatile.federation.operations.join import join_run
     from privatile.federation.setup.folder import check_coordinated

@@ -9,7 +9,9 @@ import click
 
 from privatile.cli.options import file, json_flag
 from privatile.cli.printing import echo, echo_json
+from privatile.core.private_files import ledger_path
 from privatile.core.text import counted, printable
+from privatile.errors import InputError, LedgerBusy, LedgerError
 
 if TYPE_CHECKING:
     from privatile.client.ledger.ledger import Ledger
@@ -21,9 +23,6 @@ SAME = file("--ledger", "FILE", "The same as PATH.")
 
 def _the_ledger(path: Path | None, ledger: Path | None) -> Path:
     """The ledger that a command is about: by its argument or by its option, else one's own."""
-    from privatile.api.local_run import ledger_path
-    from privatile.errors import InputError
-
     if path is not None and ledger is not None:
         raise InputError("PATH and --ledger both name the ledger. Give one of them.")
     return path or ledger or ledger_path()
@@ -108,8 +107,6 @@ def show(context: click.Context, path: Path | None, ledger: Path | None, as_json
 
 def _checked(book: "Ledger") -> tuple[bool | None, str]:
     """Whether a ledger verifies, and what to say about it; None where its key is not here."""
-    from privatile.errors import LedgerBusy, LedgerError
-
     try:
         _ = book.secret
     except LedgerError:
@@ -135,7 +132,6 @@ def _spent(epsilon: float, restored: bool) -> str:
 @LEDGER
 def release(run: str, ledger: Path | None) -> None:
     """Give up RUN: other runs may ask what it has reserved and not asked. What it has asked stays spent."""
-    from privatile.api.local_run import ledger_path
     from privatile.client.ledger.account import release_run
     from privatile.client.ledger.ledger import Ledger
 
@@ -152,7 +148,6 @@ def new_people(number: int, ledger: Path | None) -> None:
 
     Taken on your word, and not taken back: what they have spent is then no longer added to what others have.
     """
-    from privatile.api.local_run import ledger_path
     from privatile.client.ledger.datasets import say_new
     from privatile.client.ledger.ledger import Ledger
 
@@ -173,7 +168,6 @@ def verify(context: click.Context, path: Path | None, ledger: Path | None, as_js
     an older copy of a ledger verifies too: those are found by the runs and coordinators that have seen it further on.
     """
     from privatile.client.ledger.ledger import Ledger
-    from privatile.errors import LedgerBusy, LedgerError
 
     where = _the_ledger(path, ledger)
     if not where.exists():
@@ -203,7 +197,6 @@ def restored(ledger: Path | None) -> None:
 
     The clients of a federation do this themselves when they join with --restored.
     """
-    from privatile.api.local_run import ledger_path
     from privatile.client.ledger.ledger import Ledger
     from privatile.client.ledger.restore import mark_restored
 

@@ -19,6 +19,7 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 from privatile import __version__
 from privatile.cli.options import json_flag
 from privatile.cli.printing import echo, echo_json
+from privatile.core.private_files import default_person_key, state_folder
 from privatile.errors import InputError, how_to_install
 
 SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
@@ -145,9 +146,6 @@ def doctor(as_json: bool) -> None:
 
 def examine() -> Iterator[Check]:
     """All checks, in the order people want them."""
-    from privatile.api.local_run import state_folder
-    from privatile.core.private_files import default_person_key
-
     yield Check("privatile", "fine", f"{__version__} on Python {platform.python_version()}, {platform.system()}")
     yield from _packages()
     yield _broker()

@@ -6,6 +6,7 @@ import click
 
 from privatile.cli.options import existing, json_flag
 from privatile.cli.printing import echo, echo_json
+from privatile.core.private_files import state_folder
 from privatile.errors import InputError
 
 
@@ -37,7 +38,6 @@ def verify(
 
     --countersign compares every question and count of this site with its own ledger before it signs.
     """
-    from privatile.api.local_run import state_folder
     from privatile.client.ledger.ledger import Ledger
     from privatile.core.extensions import of_study
     from privatile.federation.operations.record import countersign as add_signature

@@ -1,4 +1,4 @@
-"""Where secrets lie, and files that only their owner can read: made whole or not at all, never over another file."""
+"""Folders of ledgers and secrets, and files that only their owner can read: made whole, never over another file."""
 
 import os
 import secrets
@@ -14,6 +14,16 @@ def user_folder(variable: str, usual: str) -> Path:
     """
     named = Path(os.environ.get(variable) or "")
     return (named if named.is_absolute() else Path.home() / usual) / "privatile"
+
+
+def state_folder() -> Path:
+    """The folder of ledgers and unfinished runs: $XDG_STATE_HOME/privatile, or its usual place."""
+    return user_folder("XDG_STATE_HOME", ".local/state")
+
+
+def ledger_path() -> Path:
+    """The ledger of this user."""
+    return state_folder() / "ledger.db"
 
 
 def config_folder() -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from privatile.core.kinds import STRONGEST_EPSILON, WEAK_EPSILON, declaration
+from privatile.core.kinds import STRONGEST_EPSILON, WEAK_EPSILON
 from privatile.core.mechanism import RandomizedResponse
 from privatile.core.messages import LARGEST_LENGTH
 from privatile.errors import InputError
@@ -214,7 +214,12 @@ def plan_run(
     )
     needs: tuple[Need, ...] = ()
     if width is not None:
-        needs = _needs(spec, width, guess, wanted)
+        methods: tuple[Condition, ...] = ("any-shape", "smooth")
+        if spec.declared.step is not None:
+            methods = ("any-shape",)
+        elif spec.declared.continuous:
+            methods = ("smooth", "any-shape")
+        needs = tuple(_need(spec, method, width, guess, wanted) for method in methods)
         first = needs[0]
         if wanted == "people" and first.times_the_people is not None:
             spec = _scaled(spec, first.times_the_people)
@@ -226,18 +231,9 @@ def plan_run(
     return RunPlan(preview(spec, guess), wanted, width, needs, math.sqrt(math.fsum(variances) / best))
 
 
-def _needs(spec: RunSpec, target: float, guess: Guess | None, wanted: Wanted) -> tuple[Need, ...]:
-    """Of the first interval, then of the other. Each is that of a run that is asked for it."""
-    declared = declaration(spec.value_kind)
-    any_shape = _need(replace(spec, value_kind="any", design="auto"), "any-shape", target, guess, wanted)
-    if declared.step is not None:
-        return (any_shape,)
-    smooth = _need(replace(spec, value_kind="continuous", design="auto"), "smooth", target, guess, wanted)
-    return (smooth, any_shape) if declared.continuous else (any_shape, smooth)
-
-
 def _need(spec: RunSpec, method: Condition, target: float, guess: Guess | None, wanted: Wanted) -> Need:
-    """What one interval takes; only what was to be found is looked for."""
+    """What one interval takes, in a run that is asked for it; only what was to be found is looked for."""
+    spec = replace(spec, value_kind="any" if method == "any-shape" else "continuous", design="auto")
 
     def too_wide(tried: RunSpec) -> bool:
         return any(_width(tried, index, method, guess) > target for index in range(len(tried.levels)))
