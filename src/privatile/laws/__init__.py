@@ -1,8 +1,8 @@
 """Exact distributions: the law of the self-normalised statistic on a schedule, its linear model, Fieller's, the normal.
 
-`critical` is the entrance; `brownian` and `simulated_law` compute its laws, `linear_model` that of a run with few
-relaxations, and `ratio_law` holds the integral that they share. `fieller` is the law of an estimate that was divided by
-an estimated slope, `normal` holds the normal distribution's critical values.
+`critical` is the entrance; `brownian` and `simulated` compute its laws, `linear_model` that of a run with few
+relaxations. `ratio` holds the integral that they share, the law of an estimate that was divided by an estimated slope,
+and the normal distribution's critical values.
 """
 
 from privatile.laws.critical import CriticalValue, critical_value, statistic_law

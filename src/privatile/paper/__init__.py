@@ -1,9 +1,8 @@
 """The reproduction of one paper: its tables and figures computed again, beside the printed values.
 
-Cai, Hu and Wu, "Federated Learning of Quantile Inference under Local Differential Privacy". `published` has the designs
-and the printed values, `tables`, `salary` and `figures` the paper's own tables and figures, `beyond_tables` three small
-experiments that the paper does not have, `page` and `differences` what `privatile report` makes of a folder of results;
-`reproduce` runs them for the command `privatile paper`.
+Cai, Hu and Wu, "Federated Learning of Quantile Inference under Local Differential Privacy". `tables` has the
+designs, the printed values, Tables 1 to 4, two figures and three small experiments that the paper does not have,
+`salary` Table 5. `reproduce` runs them for the command `privatile paper`, and makes what `privatile report` shows.
 """
 
 from privatile.paper.tables import (

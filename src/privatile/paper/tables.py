@@ -275,9 +275,7 @@ def path_queries(outcome: Outcome) -> Floats:
 
 
 def trajectory(cell: Cell, seed: int) -> Trajectory:
-    """One replication of a cell, round by round; the critical value is that of the whole schedule."""
-    if cell.skip:
-        raise InputError("a trajectory is drawn from the first round on: use a design without burn-in.")
+    """One replication of a cell without burn-in, round by round; the critical value is that of the whole schedule."""
     queries = path_queries(run_cell(cell, 1, seed, keep_paths=True))[:, 0]
     sums = Averages(center=float(queries.mean()))
     path = [sums := add(sums, *entry) for entry in zip(queries.tolist(), cell.round_weights.tolist(), strict=True)]

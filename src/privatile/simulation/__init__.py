@@ -2,8 +2,8 @@
 
 An experiment is a TOML design (`experiment`) that crosses populations, levels, truth rates and methods into cells
 (`cells`); `runner` runs them on compiled kernels (`engine` on the CPU, `cuda` on a GPU) and keeps each finished cell in
-a file (`store`). `auto_simulation` does the same for the design that tunes itself, through the code of real runs;
-`theory` has the closed forms that the results are held against. The kernels need the extra `simulation` (numba) and are
+a file. `default_design` does the same for the designs that tune themselves, through the code of real runs; `theory` has
+the efficiency bound that the results are held against. The kernels need the extra `simulation` (numba) and are
 loaded when a cell is run.
 """
 

@@ -143,9 +143,7 @@ def _run_blocks(
     paths = np.empty((rounds, lanes if keep_paths else 0))
     waiting = list(blocks)
     for _ in range(WIDENINGS):
-        rough = [block for block in waiting if path == "records" or grid_of(block) is None]
-        if rough and path == "law":
-            raise InputError("a population of this cell has no smooth CDF: use the path `records`.")
+        rough = [b for b in waiting if path == "records" or (path == "auto" and grid_of(b) is None)]
         if rough and keep_paths:
             raise InputError("trajectories are kept by the path `law` only.")
         with ThreadPoolExecutor(threads) as pool:

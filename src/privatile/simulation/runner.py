@@ -318,13 +318,11 @@ def run_experiment(
             each = (time.perf_counter() - begun) / len(group)
             for (place, cell), outcome in zip(group, outcomes, strict=True):
                 keep(place, summarize(cell, outcome), each)
-        # The kernels have fixed schedules; the default design runs on the processor.
+    if workers == "threads":
         for place, entry in missing:
-            if not isinstance(entry.cell, Cell):
+            # The kernels have fixed schedules; the default design runs on the processor.
+            if device is None or not isinstance(entry.cell, Cell):
                 keep(*evaluate(place, entry.cell, repeats, seed, threads or cores()))
-    elif workers == "threads":
-        for place, entry in missing:
-            keep(*evaluate(place, entry.cell, repeats, seed, threads or cores()))
     elif missing:
         # The largest cells first: no worker is left alone with one at the end.
         missing.sort(key=lambda item: -item[1].cell.updates)
