@@ -89,7 +89,7 @@ def status(path: Path, follow: bool, as_json: bool) -> None:
 
 
 @contextmanager
-def _screen() -> "Iterator[Callable[[RunStatus | SurveyStatus], None]]":
+def _screen() -> Iterator[Callable[[Any], None]]:
     """What shows a status: on a terminal over the last one, elsewhere below it where its facts have changed."""
     if sys.stdout.isatty():
         from rich.console import Console
@@ -101,7 +101,7 @@ def _screen() -> "Iterator[Callable[[RunStatus | SurveyStatus], None]]":
         return
     before: dict[str, Any] | None = None
 
-    def show(found: "RunStatus | SurveyStatus") -> None:
+    def show(found: Any) -> None:
         nonlocal before
         facts = found.to_dict()
         if facts != before:
