@@ -250,7 +250,13 @@ def initialize_from(
     left = [name for name in study.clients if name not in without]
     if not without or not left:
         raise InputError("--without leaves out at least one client, and keeps at least one.")
-    asked = _asked(old, study)
+    asked, more = _asked(old, study), changes.pop("records", None) or {}
+    kept = {name: more.get(name, study.clients[name].records - asked[name]) for name in left}
+    if used_up := [name for name in left if kept[name] < 1]:
+        raise InputError(
+            f"the run has asked all records that {', '.join(used_up)} agreed to. If others are there that have not "
+            f"answered, say how many: {' '.join(f'--records {name}=NUMBER' for name in used_up)}"
+        )
     if set(weights) != set(left):
         total = sum(study.clients[name].weight for name in left)
         shown = " ".join(f"--client-weights {name}={study.clients[name].weight / total:.12g}" for name in left)
@@ -258,8 +264,7 @@ def initialize_from(
             "the weights decide which mixture is estimated, and without a client it is another one: state the weight "
             f"of every client that is left. The old proportions are {shown}"
         )
-    plain, records = study.to_dict(), changes.pop("records", None) or {}
-    kept = {name: records.get(name, study.clients[name].records - asked[name]) for name in left}
+    plain = study.to_dict()
     plain["clients"] = {
         name: {**plain["clients"][name], "weight": weights[name], "records": kept[name]} for name in left
     }
