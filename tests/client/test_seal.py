@@ -8,6 +8,7 @@ import re
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -250,3 +251,16 @@ def test_a_change_that_passes_the_seal_by_is_found(path: Path) -> None:
         ledger.execute("UPDATE runs SET asked = 0")
     with pytest.raises(LedgerError, match="was altered"):
         Ledger.open(path)
+
+
+def test_a_charge_that_is_there_is_an_error_and_is_not_passed_over() -> None:
+    """Passed over in silence, people would answer and not be charged. Only what may be entered twice is left alone."""
+    with Ledger.in_memory() as ledger:
+        charge: dict[str, Any] = {"id": 1, "epsilon": 1.0, "people": bytes(8)}
+        with ledger.transaction():
+            ledger.insert("charges", **charge)
+        with pytest.raises(LedgerError), ledger.transaction():
+            ledger.insert("charges", **charge)
+        with ledger.transaction():
+            ledger.insert("charges", if_absent=True, **charge)
+        assert ledger.execute("SELECT count(*) FROM charges").fetchone() == (1,)

@@ -677,7 +677,7 @@ class Account:
             spend_again=self.rules.spend_again,
         )
         if content.person_key is not None:
-            self.ledger.insert("meta", key="person key", value=content.person_key.fingerprint)
+            self.ledger.insert("meta", if_absent=True, key="person key", value=content.person_key.fingerprint)
 
     # -- reserving -----------------------------------------------------------------------------------------------
 

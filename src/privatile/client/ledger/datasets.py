@@ -108,6 +108,7 @@ def enter_dataset(ledger: Ledger, content: Content) -> int:
     """Enter a data set and the whole columns that it is a part of, where they are new; call inside a transaction."""
     ledger.insert(
         "datasets",
+        if_absent=True,  # entered by an earlier run
         client=content.client,
         holder=content.holder,
         column=content.column,
@@ -121,7 +122,7 @@ def enter_dataset(ledger: Ledger, content: Content) -> int:
     row = ledger.execute("SELECT id FROM datasets WHERE client = ? AND column = ? AND digest = ?", own)
     (dataset,) = row.fetchone()
     for source, split in content.splits:
-        ledger.insert("splits", source=source, split=split, column=content.column, dataset=dataset)
+        ledger.insert("splits", if_absent=True, source=source, split=split, column=content.column, dataset=dataset)
     return int(dataset)
 
 

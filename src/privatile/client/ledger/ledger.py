@@ -497,10 +497,14 @@ class Ledger:
 
     # -- rows that the seal covers: these methods are the only ones that change them ------------------------------
 
-    def insert(self, table: str, **row: object) -> None:
-        """Add a row that the seal covers, unless it is there; call inside a transaction."""
+    def insert(self, table: str, /, *, if_absent: bool = False, **row: object) -> None:
+        """Add a row that the seal covers; call inside a transaction.
+
+        A row that is there is an error: passed over, people would not be charged. With `if_absent` it stays as it is.
+        """
         marks = ", ".join("?" * len(row))
-        sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT DO NOTHING RETURNING *"
+        nothing = " ON CONFLICT DO NOTHING" if if_absent else ""
+        sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}){nothing} RETURNING *"
         self.seal.add(table, self.execute(sql, row.values()))
 
     def update(self, table: str, change: str, values: Sequence[object], where: str, keys: Sequence[object]) -> int:
